@@ -1,0 +1,72 @@
+"""The one table that turns a format name into functions; nobody else asks which format a shard has.
+
+A format gives two things. *Writing* is sans-I/O: from a sample's key and the sizes of its members it computes
+where each byte of the encoded sample goes (:class:`SampleLayout`), so that a writer can read source files
+straight into place. *Reading* walks a whole shard strictly and yields where each member lies
+(:class:`ScannedSample`), which is how indexes are made for shards that have none and how shards are checked.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import BinaryIO
+
+from shards.errors import FormatError
+from shards.layout import SampleLayout, ScannedSample
+from shards.tar import format as tar_format
+from shards.tfrecord import format as tfrecord_format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardFormat:
+    """What the rest of the project may ask of a shard format."""
+
+    name: str
+    """``"tar"`` or ``"tfrecord"``, as on command lines and in manifests."""
+    suffix: str
+    """File suffix of new shards, with the dot."""
+    layout_sample: Callable[[str, Sequence[tuple[str, int]]], SampleLayout]
+    """(key, [(extension, size_bytes)]) → where the bytes go. Raises ``ValueError`` on names it cannot store."""
+    end_marker: bytes
+    """Bytes that close a shard."""
+    scan_samples: Callable[[BinaryIO, str], Iterator[ScannedSample]]
+    """(stream, shard name) → samples in shard order. Raises a :class:`FormatError` at damage, anywhere, and
+    :class:`shards.errors.SampleGroupError` when whole members do not form samples."""
+
+
+FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
+    {
+        "tar": ShardFormat(
+            name="tar",
+            suffix=".tar",
+            layout_sample=tar_format.layout_sample,
+            end_marker=tar_format.END_MARKER,
+            scan_samples=tar_format.scan_samples,
+        ),
+        "tfrecord": ShardFormat(
+            name="tfrecord",
+            suffix=".tfrecord",
+            layout_sample=tfrecord_format.layout_sample,
+            end_marker=tfrecord_format.END_MARKER,
+            scan_samples=tfrecord_format.scan_samples,
+        ),
+    }
+)
+
+
+def find_format(name: str, *, where: str) -> ShardFormat:
+    """Look a format up by its name.
+
+    Args:
+        name: format name as found in a manifest or on a command line.
+        where: the file that names it, for the message.
+
+    Raises:
+        FormatError: the name is unknown.
+    """
+    found = FORMATS.get(name)
+    if found is None:
+        raise FormatError(
+            where, None, f"unknown shard format {name!r}; this release knows {', '.join(FORMATS)}"
+        )
+    return found

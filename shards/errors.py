@@ -59,8 +59,7 @@ def list_offenders(offenders: Sequence[str]) -> str:
 def printable(text: str) -> str:
     """Make a name safe for a terminal, a log line or JSON: controls and lone surrogates are escaped."""
     return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for char in text
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii") for char in text
     )
 
 
@@ -156,9 +155,7 @@ class DigestMismatchError(IntegrityError):
         actual: digest of the bytes found.
     """
 
-    def __init__(
-        self, name: str, block: int | None, offset: int, expected: str, actual: str, advice: str = ""
-    ) -> None:
+    def __init__(self, name: str, block: int | None, offset: int, expected: str, actual: str, advice: str = "") -> None:
         self.name = name
         self.block = block
         self.offset = offset
@@ -363,9 +360,7 @@ class StoppedError(StageError):
 
     def __init__(self, reason: str, message: str = "") -> None:
         self.reason = reason
-        super().__init__(
-            message or f"stopped by {reason}; finished work is kept, run the same command again to go on"
-        )
+        super().__init__(message or f"stopped by {reason}; finished work is kept, run the same command again to go on")
 
     def __reduce__(self) -> tuple[type["StoppedError"], tuple[str, str]]:  # type: ignore[override]
         return type(self), (self.reason, str(self))

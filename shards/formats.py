@@ -66,7 +66,5 @@ def find_format(name: str, *, where: str) -> ShardFormat:
     """
     found = FORMATS.get(name)
     if found is None:
-        raise FormatError(
-            where, None, f"unknown shard format {name!r}; this release knows {', '.join(FORMATS)}"
-        )
+        raise FormatError(where, None, f"unknown shard format {name!r}; this release knows {', '.join(FORMATS)}")
     return found

@@ -13,6 +13,7 @@ The tree (whose fault it is = the class; worth repeating = ``is_transient``)::
       IntegrityError                well formed, but not what was promised
         DigestMismatchError
         SizeMismatchError
+        RemoteChangedError          a file was replaced at its source while it was being staged
       KeyGrammarError               no key can be made from this path
       SampleGroupError              members are whole, their grouping into samples is not
       PackError
@@ -185,6 +186,28 @@ class SizeMismatchError(IntegrityError):
 
     def __reduce__(self) -> tuple[type["SizeMismatchError"], tuple[str, int, int, str]]:
         return type(self), (self.name, self.expected_bytes, self.actual_bytes, self.advice)
+
+
+class RemoteChangedError(IntegrityError):
+    """A file was replaced at its source while it was being staged.
+
+    Attributes:
+        name: the file.
+        expected: the version that was seen first.
+        actual: the version that is there now.
+    """
+
+    def __init__(self, name: str, expected: str, actual: str) -> None:
+        self.name = name
+        self.expected = expected
+        self.actual = actual
+        super().__init__(
+            f"{printable(name)} was replaced while it was being staged: first {expected}, now {actual}; published "
+            "datasets must not change, publish the new data in a directory of its own"
+        )
+
+    def __reduce__(self) -> tuple[type["RemoteChangedError"], tuple[str, str, str]]:
+        return type(self), (self.name, self.expected, self.actual)
 
 
 class KeyGrammarError(ShardferryError):

@@ -142,8 +142,9 @@ class DecodedStream:
         if skipped:
             self._head = self._head[skipped:]
             self.position += skipped
-        if self._decoder is None and num_bytes > skipped and self._raw.seekable():
-            sought = self._seek_forward(num_bytes - skipped)
+        if num_bytes > skipped and (remaining := self.find_remaining()) is not None:
+            sought = min(num_bytes - skipped, remaining)
+            self._raw.seek(sought, 1)
             self.position += sought
             return skipped + sought
         while skipped < num_bytes and (piece := self.read(min(num_bytes - skipped, PIECE_BYTES))):
@@ -164,14 +165,18 @@ class DecodedStream:
             passed += count
         return passed
 
-    def _seek_forward(self, num_bytes: int) -> int:
+    def find_remaining(self) -> int | None:
+        """Say how many bytes are left in a plain file that can seek; None when only reading can tell.
+
+        The file ends where it ended at the first call.
+        """
+        if self._decoder is not None or not self._raw.seekable():
+            return None
         here = self._raw.tell()
         if self._raw_end is None:
             self._raw_end = self._raw.seek(0, 2)
             self._raw.seek(here)
-        sought = max(0, min(num_bytes, self._raw_end - here))
-        self._raw.seek(here + sought)
-        return sought
+        return max(0, self._raw_end - here) + len(self._head)
 
     def _read_raw(self, num_bytes: int) -> bytes:
         if self._head:

@@ -264,13 +264,16 @@ def test_skip_seeks_in_a_plain_file_and_stops_at_its_end(tmp_path: Path) -> None
         file.truncate(1 << 40)
     with path.open("rb") as file:
         stream = _open(file)
+        assert stream.find_remaining() == 1 << 40
         assert stream.read_exactly(10) == b"a" * 10
+        assert stream.find_remaining() == (1 << 40) - 10
         assert stream.skip(980) == 980
         assert stream.read_exactly(20) == b"a" * 10 + bytes(10)
         assert stream.skip(1 << 39) == 1 << 39
         assert stream.skip(1 << 40) == (1 << 39) - 1010
         assert stream.read(1) == b""
         assert stream.position == 1 << 40
+        assert stream.find_remaining() == 0
 
 
 def test_huge_claims_on_a_short_file_allocate_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""The tar shard format: layout of samples to write, scan of shards to read. Used through ``shards.formats``."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+from shards.digests import crc32c
+from shards.layout import SampleLayout, ScannedMember, ScannedSample
+from shards.samples import GroupedSample, SampleGrouper
+from shards.tar.encoder import encode_header
+from shards.tar.header import BLOCK_BYTES
+from shards.tar.member import DEFAULT_LIMITS
+from shards.tar.reader import FileReader
+from shards.tar.source import open_source
+from shards.tar.walk import TarWalk
+
+logger = logging.getLogger(__name__)
+
+END_MARKER = bytes(2 * BLOCK_BYTES)
+"""Closes a shard."""
+
+_Found = tuple[int | None, int, int]
+"""(data offset, size, CRC-32C) of a member."""
+
+_REFUSED_COMPONENTS = frozenset({"", ".", ".."})
+
+
+def layout_sample(key: str, members: Sequence[tuple[str, int]]) -> SampleLayout:
+    """Compute where each byte of one sample goes in a tar shard.
+
+    Args:
+        key: of the sample; its ``/`` separate directories. Bytes that are not UTF-8 are lone surrogates.
+        members: (extension without its leading dot, size in bytes), in the order to write.
+
+    Returns:
+        The layout: for each member the header and the data, and zeros up to the next multiple of 512.
+
+    Raises:
+        ValueError: no members; a name that is empty, absolute, too long, or has a zero byte, a ``.`` or ``..``
+            component or a slash at its end; two extensions that are equal in lower case; an impossible size.
+    """
+    if not members or len({extension.lower() for extension, _ in members}) != len(members):
+        raise ValueError(f"sample {key!r} needs members with different extensions, not {[name for name, _ in members]}")
+    if not _REFUSED_COMPONENTS.isdisjoint(key.split("/")):
+        raise ValueError(f"key {key!r} has an empty, '.' or '..' component")
+    if "\0" in key:
+        raise ValueError(f"key {key!r} has a zero byte")
+    stem = key.encode("utf-8", "surrogateescape") + b"."
+    literals = []
+    holes = []
+    cursor = 0
+    padding = b""
+    for extension, size in members:
+        if not extension or "/" in extension or "\0" in extension:
+            raise ValueError(f"extension {extension!r} of sample {key!r} is empty or has a '/' or zero byte")
+        header = padding + encode_header(stem + extension.encode("utf-8", "surrogateescape"), size)
+        literals.append((cursor, header))
+        cursor += len(header)
+        holes.append((cursor, size))
+        cursor += size
+        padding = bytes(-size % BLOCK_BYTES)
+    if padding:
+        literals.append((cursor, padding))
+        cursor += len(padding)
+    return SampleLayout(cursor, tuple(literals), tuple(holes))
+
+
+def scan_samples(stream: BinaryIO, name: str, grouper: SampleGrouper[_Found] | None = None) -> Iterator[ScannedSample]:
+    """Read a whole shard strictly and yield its samples.
+
+    Members without a key (no extension, hidden, AppleDouble) belong to no sample; they are counted in the
+    grouper, and one warning is logged at the end.
+
+    Args:
+        stream: the shard, at its start; see :func:`shards.tar.reader.read_members`.
+        name: the shard, for messages.
+        grouper: collects the members; give one to use another key rule or to see what is keyless.
+
+    Yields:
+        Samples in shard order. A hard link has the offset of the earlier file that it names.
+
+    Raises:
+        TarFormatError: damage. Only samples that were complete before it have been given.
+        SampleGroupError: whole members that do not form samples.
+    """
+    grouper = SampleGrouper(name) if grouper is None else grouper
+    reader = FileReader(TarWalk(open_source(stream, name), name, DEFAULT_LIMITS, require_end_marker=True))
+    for member, file in reader.files():
+        crc = 0
+        for piece in reader.pieces(member, file):
+            crc = crc32c(piece, crc)
+        offset = None if file.extents else file.offset
+        finished = grouper.add(member.name, member.header_offset, (offset, file.size, crc))
+        if finished is not None:
+            yield _describe(finished)
+    grouper.num_others += reader.num_others
+    last = grouper.finish()
+    if grouper.num_keyless:
+        logger.warning(
+            "members without a key belong to no sample",
+            extra={"shard": name, "num_keyless": grouper.num_keyless, "examples": grouper.keyless_names},
+        )
+    if last is not None:
+        yield _describe(last)
+
+
+def _describe(sample: GroupedSample[_Found]) -> ScannedSample:
+    members = tuple(ScannedMember(extension, *found) for extension, found in sample.members)
+    return ScannedSample(sample.key, sample.offset, members)

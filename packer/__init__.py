@@ -1,0 +1,1 @@
+"""Many small files → few big shards: plan first, then write, then publish."""

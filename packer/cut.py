@@ -1,0 +1,118 @@
+"""Puts samples in order and cuts them into shards: content → plan; pure.
+
+Rules:
+    * The plan depends on source files and options alone, not on Python's hash seed, the number of jobs or a clock.
+    * Order: by a seeded hash of the key (shuffled), or by key. Adding files never changes the relative order of others.
+    * Shards are cut by the exact encoded size, end marker included: a shard is never bigger than asked for.
+"""
+
+from array import array
+from collections.abc import Callable, Sequence
+
+from packer.plan import PackPlan, PlanContent, PlannedShard, PlanOptions
+from packer.splits import keyed_hash
+from shards.errors import OversizeSampleError, SourceError, list_offenders, printable
+from shards.layout import SampleLayout
+
+MAX_SHARDS = 10**6
+"""In a split; shard names have six digits."""
+
+LayoutFunction = Callable[[str, Sequence[tuple[str, int]]], SampleLayout]
+
+
+def plan_shards(
+    content: PlanContent, options: PlanOptions, layout_sample: LayoutFunction, check: Callable[[], None] = lambda: None
+) -> PackPlan:
+    """Order samples and cut them into shards.
+
+    Args:
+        content: what is packed.
+        options: how.
+        layout_sample: of the shard format.
+        check: called now and then; raises to stop.
+
+    Raises:
+        OversizeSampleError: samples that do not fit into a shard.
+        SourceError: samples that the format cannot hold, or too many shards.
+    """
+    by_split: list[list[int]] = [[] for _ in content.splits.names]
+    for number, split in enumerate(content.splits.numbers):
+        by_split[split].append(number)
+    cutter = _Cutter(content, options, layout_sample)
+    for name, numbers in zip(content.splits.names, by_split, strict=True):
+        check()
+        cutter.cut_split(name, _ordered(numbers, content.samples.keys, options.shuffle_seed), check)
+    cutter.raise_offenders()
+    return PackPlan(content, options, cutter.order, tuple(cutter.shards))
+
+
+class _Cutter:
+    """Fills shard after shard, in order, as full as they may be."""
+
+    def __init__(self, content: PlanContent, options: PlanOptions, layout_sample: LayoutFunction) -> None:
+        self.order = array("Q")
+        self.shards: list[PlannedShard] = []
+        self._content = content
+        self._options = options
+        self._layout_sample = layout_sample
+        self._room_bytes = options.shard_size_bytes - options.end_marker_bytes
+        self._oversize: list[tuple[int, str]] = []
+        self._impossible: list[str] = []
+
+    def cut_split(self, split: str, numbers: list[int], check: Callable[[], None]) -> None:
+        """Cut the samples of one split, given in order."""
+        order = self.order
+        start, size, count = len(order), 0, 0
+        for place, number in enumerate(numbers):
+            if place % 4096 == 0:
+                check()
+            needed = self._encoded_size(number)
+            if size and size + needed > self._room_bytes:
+                self._close(split, count, start, size)
+                start, size, count = len(order), 0, count + 1
+            order.append(number)
+            size += needed
+        if len(order) > start:
+            self._close(split, count, start, size)
+
+    def raise_offenders(self) -> None:
+        """Raise if any sample could not be placed."""
+        if self._impossible:
+            raise SourceError(
+                f"{len(self._impossible)} sample(s) cannot be stored as {self._options.format_name}:\n"
+                f"{list_offenders(self._impossible)}"
+            )
+        if self._oversize:
+            self._oversize.sort(key=lambda offender: (-offender[0], offender[1]))
+            needed = self._oversize[0][0] + self._options.end_marker_bytes
+            lines = [f"{printable(key)}: {size} bytes encoded" for size, key in self._oversize]
+            raise OversizeSampleError(
+                f"{len(self._oversize)} sample(s) do not fit into a shard of {self._options.shard_size_bytes} bytes:\n"
+                f"{list_offenders(lines)}\ngive --shard-size {needed} or more"
+            )
+
+    def _encoded_size(self, number: int) -> int:
+        key = self._content.samples.keys[number]
+        try:
+            size = self._layout_sample(key, self._content.members(number)).size
+        except ValueError as error:
+            self._impossible.append(f"{printable(key)}: {error}")
+            return 0
+        if size > self._room_bytes:
+            self._oversize.append((size, key))
+        return size
+
+    def _close(self, split: str, number: int, start: int, size: int) -> None:
+        if number >= MAX_SHARDS:
+            raise SourceError(f"split {split} needs more than {MAX_SHARDS} shards; give a bigger --shard-size")
+        name = f"{split}-{number:06d}{self._options.suffix}"
+        size_bytes = size + self._options.end_marker_bytes
+        self.shards.append(PlannedShard(split, name, start, len(self.order), size_bytes))
+
+
+def _ordered(numbers: list[int], keys: Sequence[str], seed: int | None) -> list[int]:
+    """Order samples, given in key order, by a seeded hash of their keys; hashes that are equal keep the key order."""
+    if seed is None:
+        return numbers
+    hashes = {number: keyed_hash(keys[number], seed, purpose=b"shuffle") for number in numbers}
+    return sorted(numbers, key=hashes.__getitem__)

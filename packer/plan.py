@@ -1,0 +1,171 @@
+"""What will be written, decided before a byte is: the plan of a dataset and the plan of one shard; pure values.
+
+A :class:`PackPlan` is compact, for millions of files; a :class:`ShardPlan` is unfolded from it when an engine asks for
+work, holds all that is needed to write its shard, and pickles quickly: columns of plain values.
+"""
+
+import hashlib
+from array import array
+from dataclasses import dataclass
+
+from packer.group import Samples
+from packer.labels import CLASS_EXTENSION, Labels
+from packer.sources.files import SourceFiles
+
+PLAN_VERSION = 1
+"""Raised when the same files and options would give other shards, so that old plans are not resumed."""
+
+INLINE = -(2**63)
+"""In the place of a modification time: the member's bytes are in the plan itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How samples become shards."""
+
+    format_name: str
+    suffix: str
+    end_marker_bytes: int
+    shard_size_bytes: int
+    """No shard is bigger."""
+    shuffle_seed: int | None
+    """None keeps the order of the keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShard:
+    """Where a shard's samples lie in the plan's order, and what the shard will be."""
+
+    split: str
+    name: str
+    start: int
+    end: int
+    size_bytes: int
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in the shard."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardPlan:
+    """One shard, self-contained. The columns of members are in shard order, those of sample 0 first."""
+
+    name: str
+    format_name: str
+    size_bytes: int
+    keys: tuple[str, ...]
+    num_members: array[int]
+    """Of each sample."""
+    extensions: tuple[str, ...]
+    """Of each member."""
+    sources: tuple[bytes, ...]
+    """Of each member: path relative to the source, or its bytes where the modification time is :data:`INLINE`."""
+    sizes: array[int]
+    mtimes_ns: array[int]
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes of all members."""
+        return sum(self.sizes)
+
+    def digest(self) -> str:
+        """Digest of everything that shapes the shard, hex."""
+        hasher = hashlib.blake2b(digest_size=16)
+        head = (str(PLAN_VERSION), self.format_name, self.name, str(self.size_bytes))
+        for part in (
+            "\0".join(head).encode(),
+            "\0".join(self.keys).encode("utf-8", "surrogateescape"),
+            "\0".join(self.extensions).encode("utf-8", "surrogateescape"),
+            b"\0".join(self.sources),
+            _little_endian(self.num_members),
+            _little_endian(self.sizes),
+            _little_endian(self.mtimes_ns),
+        ):
+            hasher.update(len(part).to_bytes(8, "little"))
+            hasher.update(part)
+        return hasher.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanContent:
+    """What is packed: source files, the samples they form, and each sample's split and class."""
+
+    files: SourceFiles
+    samples: Samples
+    splits: Labels
+    classes: Labels | None = None
+
+    def members(self, number: int) -> list[tuple[str, int]]:
+        """(extension, size in bytes) of each member of a sample, ascending by extension."""
+        sizes = self.files.sizes
+        found = [(extension, sizes[file]) for extension, file in self.samples.members(number)]
+        if self.classes is not None:
+            found.append((CLASS_EXTENSION, len(_class_text(self.classes, number))))
+            found.sort()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PackPlan:
+    """All shards of a dataset, compact; :meth:`shard_plan` unfolds one."""
+
+    content: PlanContent
+    options: PlanOptions
+    order: array[int]
+    """Sample numbers in shard order, split after split."""
+    shards: tuple[PlannedShard, ...]
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in all shards."""
+        return len(self.order)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all shards."""
+        return sum(shard.size_bytes for shard in self.shards)
+
+    def shard_plan(self, number: int) -> ShardPlan:
+        """Unfold the plan of one shard."""
+        shard = self.shards[number]
+        samples, files, classes = self.content.samples, self.content.files, self.content.classes
+        extensions: list[str] = []
+        sources: list[bytes] = []
+        num_members, sizes, mtimes_ns = array("L"), array("Q"), array("q")
+        for sample in self.order[shard.start : shard.end]:
+            members = [
+                (extension, files.paths[file], files.sizes[file], files.mtimes_ns[file])
+                for extension, file in samples.members(sample)
+            ]
+            if classes is not None:
+                text = _class_text(classes, sample)
+                members.append((CLASS_EXTENSION, text, len(text), INLINE))
+                members.sort()
+            num_members.append(len(members))
+            for extension, source, size, mtime_ns in members:
+                extensions.append(extension)
+                sources.append(source)
+                sizes.append(size)
+                mtimes_ns.append(mtime_ns)
+        return ShardPlan(
+            name=shard.name,
+            format_name=self.options.format_name,
+            size_bytes=shard.size_bytes,
+            keys=tuple(samples.keys[sample] for sample in self.order[shard.start : shard.end]),
+            num_members=num_members,
+            extensions=tuple(extensions),
+            sources=tuple(sources),
+            sizes=sizes,
+            mtimes_ns=mtimes_ns,
+        )
+
+
+def _class_text(classes: Labels, number: int) -> bytes:
+    return b"%d" % classes.numbers[number]
+
+
+def _little_endian(column: array[int]) -> bytes:
+    # widths of array types differ between systems, digests must not
+    return array("q" if column.typecode == "q" else "Q", column).tobytes()

@@ -1,0 +1,148 @@
+"""Reads source files as they were planned, or says which one is not what the plan says.
+
+Rules:
+    * A file is opened once, read to its end and checked: a regular file, with the planned size and modification time. The
+      check comes after the read, so it also catches a change during the read.
+    * What was planned as a file and became a fifo or device meanwhile does not block: see ``TreeRoot.open_flags``.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+
+from packer.sources.files import display_path
+from packer.sources.tree import TreeRoot
+from shards.digests import crc32c
+from shards.errors import SourceChangedError, SourceError, printable
+
+PIECE_BYTES = 1024 * 1024
+"""Files are read in pieces of at most this size, which bounds memory and keeps the copy in the cache."""
+
+_CHANGED_ERRNOS = {
+    errno.ENOENT: "no such file",
+    errno.ENOTDIR: "no such file",
+    errno.ELOOP: "a symbolic link",
+    errno.EISDIR: "a directory",
+    errno.ENXIO: "a special file",
+}
+"""Errors of open and read that mean: another thing lies there now."""
+
+
+class SourceReader:
+    """Reads files below one root. Safe to use from several threads."""
+
+    __slots__ = ("_flags", "_prefix")
+
+    def __init__(self, root: TreeRoot) -> None:
+        self._prefix = root.path.rstrip(b"/") + b"/"
+        self._flags = root.open_flags
+
+    def read_into(self, path: bytes, size: int, mtime_ns: int, target: memoryview, offset: int) -> int:
+        """Read a whole file into a place of a buffer.
+
+        Args:
+            path: relative to the root.
+            size: planned size in bytes.
+            mtime_ns: planned modification time.
+            target: writable bytes; ``offset + size`` of them at least.
+            offset: where in the target the data go.
+
+        Returns:
+            CRC-32C of the data.
+
+        Raises:
+            SourceChangedError: the file is not as planned.
+            SourceError: it cannot be read.
+        """
+        if size >= PIECE_BYTES:
+            crc = 0
+            for piece in self.pieces(path, size, mtime_ns):
+                target[offset : offset + len(piece)] = piece
+                offset += len(piece)
+                crc = crc32c(piece, crc)
+            return crc
+        try:
+            fd = os.open(self._prefix + path, self._flags)
+            try:
+                # one byte more than planned: a full read then proves the end of the file without another call
+                data = os.read(fd, size + 1)
+                status = os.fstat(fd)
+                if len(data) < size:
+                    data = _read_rest(fd, data, size)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _explain(error, path, size, mtime_ns) from error
+        if len(data) != size or status.st_mtime_ns != mtime_ns or status.st_size != size:
+            raise _changed(path, size, mtime_ns, status, len(data))
+        if not stat.S_ISREG(status.st_mode):
+            raise SourceChangedError(display_path(path), _describe(size, mtime_ns), "a special file")
+        target[offset : offset + size] = data
+        return crc32c(data)
+
+    def pieces(self, path: bytes, size: int, mtime_ns: int) -> Iterator[bytes]:
+        """Read a file in pieces of at most :data:`PIECE_BYTES`, ``size`` bytes in all; checked before the last piece.
+
+        Raises:
+            SourceChangedError: the file is not as planned.
+            SourceError: it cannot be read.
+        """
+        left = size
+        try:
+            fd = os.open(self._prefix + path, self._flags)
+            try:
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    raise SourceChangedError(display_path(path), _describe(size, mtime_ns), "a special file")
+                while left > 0:
+                    piece = os.read(fd, min(left, PIECE_BYTES))
+                    left -= len(piece)
+                    if not piece or left == 0:
+                        _check_end(fd, path, size, mtime_ns, size - left)
+                    yield piece
+                if size == 0:
+                    _check_end(fd, path, size, mtime_ns, 0)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _explain(error, path, size, mtime_ns) from error
+
+
+def _read_rest(fd: int, data: bytes, size: int) -> bytes:
+    """Go on after a short read, which some network filesystems give before the end of a file."""
+    parts = [data]
+    got = len(data)
+    while got <= size:
+        piece = os.read(fd, size + 1 - got)
+        if not piece:
+            break
+        parts.append(piece)
+        got += len(piece)
+    return b"".join(parts)
+
+
+def _check_end(fd: int, path: bytes, size: int, mtime_ns: int, num_read: int) -> None:
+    status = os.fstat(fd)
+    if num_read != size or status.st_size != size or status.st_mtime_ns != mtime_ns or os.read(fd, 1):
+        raise _changed(path, size, mtime_ns, status, num_read)
+
+
+def _changed(path: bytes, size: int, mtime_ns: int, status: os.stat_result, num_read: int) -> SourceChangedError:
+    found = _describe(status.st_size, status.st_mtime_ns)
+    if status.st_size == size and num_read != size:
+        found += f", of which {num_read} bytes could be read"
+    return SourceChangedError(display_path(path), _describe(size, mtime_ns), found)
+
+
+def _describe(size: int, mtime_ns: int) -> str:
+    return f"{size} bytes modified at {mtime_ns // 10**9}.{mtime_ns % 10**9:09d}"
+
+
+def _explain(error: OSError, path: bytes, size: int, mtime_ns: int) -> SourceChangedError | SourceError:
+    changed = _CHANGED_ERRNOS.get(error.errno or 0)
+    if changed is not None:
+        return SourceChangedError(display_path(path), _describe(size, mtime_ns), changed)
+    return SourceError(
+        f"cannot read source file {printable(display_path(path))}: {error.strerror}; "
+        f"give uid {os.geteuid()} read access or mend the filesystem, then run the same command again"
+    )

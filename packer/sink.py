@@ -1,0 +1,74 @@
+"""The growing shard: two buffers, one being filled while the other is hashed and written in a thread."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from shards.digests import BlockDigests, BlockHasher
+from shards.files import PartialFile
+
+BUFFER_BYTES = 16 * 1024 * 1024
+"""Two blocks of the format. Bigger buffers do not write quicker, and all of it is touched once per batch."""
+
+
+class ShardSink:
+    """Takes a shard's bytes in order, through a buffer; :meth:`close` ends its thread.
+
+    One sink serves one shard after another: :meth:`begin`, then fill :attr:`view` and :meth:`flush` it as often as
+    needed, then :meth:`finish`.
+    """
+
+    def __init__(self, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self._views = [memoryview(bytearray(buffer_bytes)) for _ in range(2)]
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="shard-sink")
+        self._pending: Future[None] | None = None
+        self._partial: PartialFile | None = None
+        self._hasher = BlockHasher()
+        self.offset = 0
+        """Offset in the shard of the first byte of :attr:`view`."""
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+
+    @property
+    def view(self) -> memoryview:
+        """The buffer to fill. It holds old bytes; all that is flushed must have been written."""
+        return self._views[0]
+
+    def begin(self, partial: PartialFile) -> None:
+        """Start a shard."""
+        self.abandon()
+        self._partial = partial
+        self._hasher = BlockHasher()
+        self.offset = 0
+
+    def flush(self, num_bytes: int) -> None:
+        """Hand the first bytes of the buffer over to be hashed and written, and go on with the other buffer.
+
+        Raises:
+            OSError: an earlier buffer could not be written.
+        """
+        self._wait()
+        self._pending = self._thread.submit(self._put, self.view[:num_bytes])
+        self._views.reverse()
+        self.offset += num_bytes
+
+    def finish(self) -> BlockDigests:
+        """Wait until all is written, and give the digests of the blocks."""
+        self._wait()
+        return self._hasher.finish()
+
+    def abandon(self) -> None:
+        """Wait for the thread and forget what it did; after an error, before the file is closed."""
+        if self._pending is not None:
+            self._pending.exception()
+            self._pending = None
+
+    def _wait(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def _put(self, data: memoryview) -> None:
+        assert self._partial is not None
+        self._partial.write(data)
+        self._hasher.update(data)

@@ -1,0 +1,128 @@
+"""Which split a sample belongs to; pure.
+
+Three ways: all samples in one split, the top directories of the source are the splits, or shares by a seeded hash of
+the key. A share is stable: adding files never moves a sample that was there before to another split.
+"""
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+DEFAULT_SPLIT = "train"
+MAX_SPLITS = 1000
+"""More top directories than this are classes or users, not splits."""
+
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SHARE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class OneSplit:
+    """Every sample belongs to the same split."""
+
+    name: str = DEFAULT_SPLIT
+
+    @property
+    def text(self) -> str:
+        """As on the command line."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class SplitByDirectory:
+    """The first directory of a source file's path is its split."""
+
+    @property
+    def text(self) -> str:
+        """As on the command line."""
+        return "by-dir"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitByShare:
+    """Each split gets a share of the samples, chosen by a seeded hash of the key."""
+
+    shares: tuple[tuple[str, float], ...]
+    """(split, share) with shares that sum to 1."""
+    seed: int = 0
+
+    @property
+    def text(self) -> str:
+        """As on the command line."""
+        return ",".join(f"{name}={share:g}" for name, share in self.shares)
+
+    def number_of(self, key: str) -> int:
+        """Place of the sample's split in :attr:`shares`."""
+        point = keyed_hash(key, self.seed, purpose=b"split") / 2**64
+        for number, (_, share) in enumerate(self.shares):
+            point -= share
+            if point < 0:
+                return number
+        return len(self.shares) - 1
+
+
+SplitRule: TypeAlias = OneSplit | SplitByDirectory | SplitByShare
+
+
+def parse_split(text: str, *, seed: int = 0) -> SplitRule:
+    """Make a rule from ``NAME``, ``by-dir`` or ``train=0.9,val=0.1``.
+
+    Args:
+        text: the rule.
+        seed: for shares.
+
+    Raises:
+        ValueError: the text is none of these, a name cannot be part of a file name, or shares do not sum to 1.
+    """
+    if text == "by-dir":
+        return SplitByDirectory()
+    if "=" not in text:
+        check_split_name(text)
+        return OneSplit(text)
+    shares = tuple(_parse_share(part) for part in text.split(","))
+    names = [name for name, _ in shares]
+    if len({name.lower() for name in names}) < len(names):
+        raise ValueError(f"a split is named twice in {text!r}")
+    total = math.fsum(share for _, share in shares)
+    if abs(total - 1) > _SHARE_TOLERANCE:
+        raise ValueError(f"the shares in {text!r} sum to {total:g}, not 1")
+    return SplitByShare(shares, seed)
+
+
+def check_split_name(name: str) -> None:
+    """Check that a split's name can begin a file name on any system.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if _SPLIT_NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"{name!r} cannot name a split: use up to 64 letters, digits, '.', '_', '-', the first a letter or digit"
+        )
+
+
+def keyed_hash(key: str, seed: int, *, purpose: bytes) -> int:
+    """64-bit hash of a key, the same on every machine and with every release of Python.
+
+    Args:
+        key: any text; lone surrogates are taken as the bytes they stand for.
+        seed: another seed gives another, independent hash.
+        purpose: at most 16 bytes; hashes for different purposes are independent.
+    """
+    salt = (seed & (2**64 - 1)).to_bytes(8, "little")
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8, person=purpose, salt=salt)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def _parse_share(part: str) -> tuple[str, float]:
+    name, _, number = part.partition("=")
+    check_split_name(name.strip())
+    try:
+        share = float(number)
+    except ValueError:
+        raise ValueError(f"{number!r} in {part!r} is not a share; write for instance train=0.9,val=0.1") from None
+    if not 0 < share <= 1:
+        raise ValueError(f"the share in {part!r} must be more than 0 and at most 1")
+    return name.strip(), share

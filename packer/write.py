@@ -1,0 +1,188 @@
+"""Writes one shard and its index from its plan: the only writer, for every format.
+
+Samples are laid out in a buffer by the format's ``layout_sample``; their literal bytes are put in place, the holes are
+read straight from the source files, sums are filled in, and the buffer goes to the sink in one piece. A sample that is
+bigger than the buffer passes through it in pieces.
+
+Commit: the index gets its final name first, the shard second. So a shard under its final name always has its index, and
+the shard's own name is what says "done"; an index alone is a leftover that the next run replaces.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from packer.fill import HoleFiller
+from packer.plan import INLINE, ShardPlan
+from packer.read import SourceReader
+from packer.sink import ShardSink
+from packer.sources.tree import TreeRoot
+from packer.stream import stream_sample
+from shards.digests import crc32c, hash_bytes, mask_crc
+from shards.errors import SizeMismatchError
+from shards.files import create_partial, write_file
+from shards.formats import ShardFormat, find_format
+from shards.index import IndexBuilder
+from shards.index_schema import index_name
+from shards.layout import SampleLayout
+
+ReportProgress = Callable[[int, int], None]
+"""Called with (samples, bytes) that were added since the last call. May raise to stop the work cleanly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardResult:
+    """A shard that lies under its final name."""
+
+    name: str
+    size_bytes: int
+    digest: str
+    num_samples: int
+    index_size_bytes: int
+    index_digest: str
+    is_kept: bool = False
+    """Whether it was there already."""
+
+
+_Placed = tuple[int, SampleLayout, int, int]
+"""(number of the sample, its layout, its offset in the buffer, number of its first member)."""
+
+
+class ShardWriter:
+    """Writes shard after shard with the same buffers and threads; a context manager.
+
+    Args:
+        root: where the source files lie.
+        read_threads: fixed number of reading threads; None measures.
+        report: called once per buffer.
+        sink: only tests need another than the default.
+    """
+
+    def __init__(
+        self, root: TreeRoot, read_threads: int | None, report: ReportProgress, sink: ShardSink | None = None
+    ) -> None:
+        self._reader = SourceReader(root)
+        self._filler = HoleFiller(self._reader, read_threads)
+        self._sink = ShardSink() if sink is None else sink
+        self._report = report
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._filler.close()
+        self._sink.close()
+
+    def write(self, plan: ShardPlan, directory: str) -> ShardResult:
+        """Write a shard and its index under their final names.
+
+        Args:
+            plan: of the shard.
+            directory: of the dataset.
+
+        Raises:
+            SourceChangedError: a source file is not as planned.
+            SourceError: a source file cannot be read.
+            OSError: the shard cannot be written. As after every error, its partial is gone.
+        """
+        path = f"{directory}/{plan.name}"
+        shard_format = find_format(plan.format_name, where=plan.name)
+        index = IndexBuilder()
+        with create_partial(path) as partial:
+            self._sink.begin(partial)
+            try:
+                for batch in _batches(plan, shard_format, len(self._sink.view)):
+                    self._write_batch(plan, batch, index)
+                self._sink.view[: len(shard_format.end_marker)] = shard_format.end_marker
+                self._sink.flush(len(shard_format.end_marker))
+                blocks = self._sink.finish()
+            finally:
+                self._sink.abandon()
+            if blocks.size_bytes != plan.size_bytes:
+                raise SizeMismatchError(plan.name, plan.size_bytes, blocks.size_bytes, "nothing was committed")
+            index_bytes = index.finish(shard_name=plan.name, format_name=plan.format_name, blocks=blocks)
+            write_file(f"{directory}/{index_name(plan.name)}", index_bytes)
+            partial.commit(blocks.size_bytes)
+        return ShardResult(
+            name=plan.name,
+            size_bytes=blocks.size_bytes,
+            digest=blocks.shard_digest,
+            num_samples=len(plan.keys),
+            index_size_bytes=len(index_bytes),
+            index_digest=hash_bytes(index_bytes),
+        )
+
+    def _write_batch(self, plan: ShardPlan, batch: list[_Placed], index: IndexBuilder) -> None:
+        number, layout, _, first = batch[0]
+        if layout.size > len(self._sink.view):
+            self._stream_sample(plan, number, layout, first, index)
+            return
+        view = self._sink.view
+        holes = []
+        for _, layout, base, member in batch:
+            for offset, literal in layout.literals:
+                start = base + offset
+                view[start : start + len(literal)] = literal
+            for offset, _ in layout.holes:
+                holes.append((member, base + offset))
+                member += 1
+        crcs = self._filler.fill(plan, holes, view)
+        self._index_batch(plan, batch, crcs, index)
+        _, layout, base, _ = batch[-1]
+        self._sink.flush(base + layout.size)
+        self._report(len(batch), base + layout.size)
+
+    def _index_batch(self, plan: ShardPlan, batch: list[_Placed], crcs: list[int], index: IndexBuilder) -> None:
+        """Fill in sums that cover whole records, and add the samples to the index."""
+        view, start = self._sink.view, self._sink.offset
+        keys, extensions = plan.keys, plan.extensions
+        crc_of = iter(crcs)
+        for number, layout, base, first in batch:
+            if layout.checksum is not None:
+                covered = view[base + layout.checksum.start : base + layout.checksum.end]
+                end = base + layout.checksum.end
+                view[end : end + 4] = mask_crc(crc32c(covered)).to_bytes(4, "little")
+            origin = start + base
+            members = [
+                (extensions[member], origin + offset, size, next(crc_of))
+                for member, (offset, size) in enumerate(layout.holes, first)
+            ]
+            index.add(keys[number], origin, members)
+
+    def _stream_sample(
+        self, plan: ShardPlan, number: int, layout: SampleLayout, first: int, index: IndexBuilder
+    ) -> None:
+        """Write a sample that is bigger than the buffer."""
+        origin = self._sink.offset
+        crcs = stream_sample(
+            self._sink, layout, [self._pieces(plan, first + place) for place in range(len(layout.holes))], self._report
+        )
+        members = [
+            (plan.extensions[first + place], origin + offset, size, crcs[place])
+            for place, (offset, size) in enumerate(layout.holes)
+        ]
+        index.add(plan.keys[number], origin, members)
+        self._report(1, 0)
+
+    def _pieces(self, plan: ShardPlan, member: int) -> Iterator[bytes]:
+        if plan.mtimes_ns[member] == INLINE:
+            return iter((plan.sources[member],))
+        return self._reader.pieces(plan.sources[member], plan.sizes[member], plan.mtimes_ns[member])
+
+
+def _batches(plan: ShardPlan, shard_format: ShardFormat, buffer_bytes: int) -> Iterator[list[_Placed]]:
+    """Lay samples out one behind the other, as many as the buffer holds; one that it cannot hold comes alone."""
+    batch: list[_Placed] = []
+    used = first = 0
+    extensions, sizes, layout_sample = plan.extensions, plan.sizes, shard_format.layout_sample
+    for number, (key, count) in enumerate(zip(plan.keys, plan.num_members, strict=True)):
+        end = first + count
+        layout = layout_sample(key, list(zip(extensions[first:end], sizes[first:end], strict=True)))
+        if batch and used + layout.size > buffer_bytes:
+            yield batch
+            batch, used = [], 0
+        batch.append((number, layout, used, first))
+        used += layout.size
+        first = end
+    if batch:
+        yield batch

@@ -2,6 +2,7 @@
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class MemberKind(enum.Enum):
@@ -16,9 +17,11 @@ class MemberKind(enum.Enum):
     FIFO = "fifo"
 
 
-@dataclass(frozen=True, slots=True)
-class TarMember:
-    """One entry of an archive. Extended headers, long-name entries, labels and ACLs are no members."""
+class TarMember(NamedTuple):
+    """One entry of an archive. Extended headers, long-name entries, labels and ACLs are no members.
+
+    A named tuple, not a dataclass: it is made once for every member of a dataset and costs a third of the time.
+    """
 
     name: str
     """As stored; bytes that are not UTF-8 as lone surrogates (``surrogateescape``). Never a path to open."""

@@ -1,7 +1,7 @@
 """Reads the members of a tar shard: where they lie, or their bytes with links resolved and holes filled."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NoReturn
 
 from shards.errors import TarFormatError, printable
@@ -97,7 +97,7 @@ class FileReader:
             elif member.kind is not MemberKind.DIRECTORY:
                 self.num_others += 1
 
-    def pieces(self, member: TarMember, file: TarMember) -> Iterator[bytes]:
+    def pieces(self, member: TarMember, file: TarMember) -> Iterable[bytes]:
         """Read the data of the current member in pieces of at most :data:`PIECE_BYTES`, holes as zeros.
 
         Args:
@@ -108,13 +108,28 @@ class FileReader:
             TarFormatError: the shard ends before the data do, or the holes are over the limit.
         """
         source = self._walk.source
-        if member.kind is MemberKind.HARD_LINK:
+        if member is not file:
             # Only a source that can seek resolves hard links.
             assert isinstance(source, SeekableSource)  # noqa: S101
             source = source.at(file.offset)
-        if not file.extents:
-            yield from self._stored(source, file.size)
-            return
+        if file.extents:
+            return self._filled(source, member, file)
+        if file.size > PIECE_BYTES:
+            return self._stored(source, file.size)
+        data = source.read_exactly(file.size)
+        if len(data) < file.size:
+            self._walk.raise_cut()
+        return (data,)
+
+    def _stored(self, source: ByteSource, size: int) -> Iterator[bytes]:
+        while size > 0:
+            piece = source.read_exactly(min(size, PIECE_BYTES))
+            if len(piece) < min(size, PIECE_BYTES):
+                self._walk.raise_cut()
+            size -= len(piece)
+            yield piece
+
+    def _filled(self, source: ByteSource, member: TarMember, file: TarMember) -> Iterator[bytes]:
         holes_bytes = file.size - file.stored_size
         if holes_bytes > self._walk.limits.max_hole_bytes:
             self._walk.fail(
@@ -127,14 +142,6 @@ class FileReader:
             yield from _zeros(logical_offset - filled)
             yield from self._stored(source, size)
             filled = logical_offset + size
-
-    def _stored(self, source: ByteSource, size: int) -> Iterator[bytes]:
-        while size > 0:
-            piece = source.read_exactly(min(size, PIECE_BYTES))
-            if len(piece) < min(size, PIECE_BYTES):
-                self._walk.raise_cut()
-            size -= len(piece)
-            yield piece
 
     def _resolve(self, link: TarMember) -> TarMember:
         source = self._walk.source

@@ -91,12 +91,17 @@ class SeekableSource:
 
     def _fetch(self, num_bytes: int, offset: int) -> bytes:
         # Clamped first, because a file object allocates what it is asked for, and sizes are claims.
-        missing = min(num_bytes, self._size_bytes - offset)
-        pieces = []
-        while missing > 0 and (piece := self._read_at(missing, offset)):
-            pieces.append(piece)
-            missing -= len(piece)
+        num_bytes = min(num_bytes, self._size_bytes - offset)
+        if num_bytes <= 0:
+            return b""
+        piece = self._read_at(num_bytes, offset)
+        if len(piece) == num_bytes:
+            return piece
+        pieces = [piece]
+        while piece and (num_bytes := num_bytes - len(piece)):
             offset += len(piece)
+            piece = self._read_at(num_bytes, offset)
+            pieces.append(piece)
         return b"".join(pieces)
 
 

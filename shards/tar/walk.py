@@ -12,8 +12,8 @@ from shards.tar.header import (
     BLOCK_BYTES,
     Header,
     HeaderFault,
+    PlainHeaderDecoder,
     decode_header,
-    decode_plain_file,
     is_header,
     quote,
 )
@@ -61,6 +61,7 @@ class TarWalk:
         self.name = name
         self.limits = limits
         self._require_end_marker = require_end_marker
+        self._plain = PlainHeaderDecoder()
         self._header_offset = 0
         self._data_end = 0
         self._end = 0
@@ -76,7 +77,7 @@ class TarWalk:
             self.finish_member()
         offset = self._header_offset = source.position
         block = source.read_exactly(BLOCK_BYTES)
-        plain = decode_plain_file(block)
+        plain = self._plain.decode(block)
         if plain is None:
             return self._next_special(block)
         name, size = plain

@@ -5,7 +5,8 @@ map entry and the last kind of a oneof win), unknown fields skipped. Three thing
 values need apart: a feature that is not there (no such name), one without a kind (:data:`UNSET`), and an empty list.
 
 Encoding is deterministic: names in the order of their UTF-8 bytes, numbers packed. These are the bytes of TensorFlow's
-``SerializeToString(deterministic=True)``.
+``SerializeToString(deterministic=True)``, but for names that start with a whole other name: there implementations of
+protobuf differ in which one comes first.
 """
 
 import sys

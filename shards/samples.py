@@ -51,7 +51,7 @@ class SampleGrouper(Generic[Payload]):
         self.keyless_names: list[str] = []
         """Their first names, printable."""
         self.num_others = 0
-        """Members that have no data (links, devices), counted by the caller; only used to tell a shard without
+        """Members that have no data (directories, links, devices), counted by the caller; only used to tell a shard without
         samples from an empty one."""
         self._shard = shard
         self._rule = rule
@@ -124,7 +124,7 @@ class SampleGrouper(Generic[Payload]):
         if last is None and (self.keyless or self.num_others):
             reasons = [f"{count} {reason.value}" for reason, count in self.keyless.items()]
             if self.num_others:
-                reasons.append(f"{self.num_others} links or devices")
+                reasons.append(f"{self.num_others} directories, links or devices")
             names = f": {', '.join(self.keyless_names)}" if self.keyless_names else ""
             raise SampleGroupError(
                 self._shard,

@@ -5,11 +5,14 @@ from pathlib import Path
 
 from shards.errors import FormatError, SampleGroupError
 from shards.example import BytesList, FeatureValue, FloatList, Int64List, classify_record, parse_example
+from shards.formats import find_format
+from shards.layout import ScannedMember
+from shards.tar import read_files
 from shards.tfrecord.frames import read_records
 
 ERRORS = (FormatError, SampleGroupError)
 
-KINDS = {"tfrecord"}
+KINDS = {"tar", "tfrecord"}
 
 
 def _is_tfrecord(path: str) -> bool:
@@ -20,7 +23,19 @@ def _is_tfrecord(path: str) -> bool:
 def read_shard(path: str) -> Iterator[tuple[str | None, bytes]]:
     if _is_tfrecord(path):
         return _read_records(path)
-    raise NotImplementedError
+    return _read_files(path)
+
+
+def _read_files(path: str) -> Iterator[tuple[str, bytes]]:
+    with Path(path).open("rb") as stream:
+        for member, data in read_files(stream, Path(path).name):
+            yield member.name, data
+
+
+def read_samples(path: str) -> Iterator[tuple[str, dict[str, ScannedMember]]]:
+    with Path(path).open("rb") as stream:
+        for sample in find_format("tar", where="the cases").scan_samples(stream, Path(path).name):
+            yield sample.key, {member.extension: member for member in sample.members}
 
 
 def _read_records(path: str) -> Iterator[tuple[None, bytes]]:

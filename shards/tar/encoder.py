@@ -40,7 +40,7 @@ def encode_header(name: bytes, size: int) -> bytes:
     """Make the header blocks of a regular file.
 
     Args:
-        name: as :func:`check_name` takes it.
+        name: of the file, not empty and without a zero byte; the caller checks that.
         size: of the data in bytes.
 
     Returns:

@@ -77,7 +77,7 @@ class FileReader:
         self._walk = walk
         self._earlier: _EarlierFiles | None = None
         self.num_others = 0
-        """Members so far that have no data: directories not counted, since every archive has them."""
+        """Members so far that have no data: links, devices, directories."""
 
     def files(self) -> Iterator[tuple[TarMember, TarMember]]:
         """Walk over the files.
@@ -94,7 +94,7 @@ class FileReader:
                 yield member, member
             elif member.kind is MemberKind.HARD_LINK:
                 yield member, self._resolve(member)
-            elif member.kind is not MemberKind.DIRECTORY:
+            else:
                 self.num_others += 1
 
     def pieces(self, member: TarMember, file: TarMember) -> Iterable[bytes]:

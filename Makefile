@@ -19,10 +19,11 @@ export PYTHONSAFEPATH := 1
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check lint format types layers docs dev clean clean-demo clean-venv installed requirements
+.PHONY: help demo test test-slow check lint format types layers docs command-docs \
+	dev clean clean-demo clean-venv installed requirements
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: installed ## pack, stage and train on a real dataset, step by step (the first run downloads 21 MB)
 	@env -u PYTHONSAFEPATH $(BIN)/python demo/run.py
@@ -50,8 +51,11 @@ types: requirements ## mypy --strict
 layers: requirements ## who may import whom (import-linter)
 	PYTHONSAFEPATH= $(BIN)/lint-imports --no-logo
 
-docs: requirements ## links, options and examples in the documentation
-	$(BIN)/python scripts/check_docs.py
+docs: installed ## links, options and examples in the documentation
+	@env -u PYTHONSAFEPATH $(BIN)/python scripts/check_docs.py
+
+command-docs: installed ## write docs/commands.md anew from the programs' help texts
+	@env -u PYTHONSAFEPATH $(BIN)/python scripts/generate_command_docs.py
 
 dev: ## install this checkout editable, for development
 	@$(BOOTSTRAP) editable

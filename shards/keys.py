@@ -140,9 +140,10 @@ def is_storable(key: str, extension: str) -> bool:
     """Whether the stored name of a member gives its key and extension back under the first-dot rule.
 
     Other rules can make keys that no WebDataset reader would see again: with dots in the base name, a leading
-    ``/``, an extension with a ``/`` or in upper case.
+    ``/``, an extension with a ``/`` or in upper case, a NUL anywhere.
     """
-    return "\0" not in key and split_name(member_name(key, extension)) == (key, extension)
+    name = member_name(key, extension)
+    return "\0" not in name and split_name(name) == (key, extension)
 
 
 def _special_reason(name: str, base: int) -> KeylessReason | None:

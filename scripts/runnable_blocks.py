@@ -1,7 +1,8 @@
 """Runs the Python examples of the documentation that are marked as runnable.
 
 A block is runnable when the line before its fence is ``<!-- runnable -->``, or ``<!-- runnable with tensorflow -->``
-(torch likewise) when it needs that package. The blocks of a page run in order, as one program, in a new directory that holds:
+(torch likewise) when it needs that package. The blocks of a page run in order, as one program, in a new directory that
+holds:
 
     photos/cats/*.jpg, photos/dogs/*.jpg   a tree of small files, each with a .txt beside it
     packed/                                the tree as ``pack build photos packed --class-from-dir`` made it

@@ -1,0 +1,98 @@
+"""What ``stage run`` was asked to do, parsed once and checked; nothing here touches a disk."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from stager.plan import Verify
+
+DEFAULT_CONNECTIONS = 8
+"""With 8 MiB blocks the knee of the measured curve for network storage; 64 MiB of memory."""
+
+DEFAULT_LEASE_TTL_SECONDS = 15 * 60.0
+"""Long enough for the trainer's image to be pulled and its framework to be imported."""
+
+DEFAULT_TERMINATION_LOG = "/dev/termination-log"
+"""Where Kubernetes looks for the last words of a container."""
+
+_MAX_HOLDER_LENGTH = 120
+"""Leaves room for the number that tells two runs of one holder apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageConfig:
+    """One run of the stager."""
+
+    source_dir: str
+    """Directory of the published dataset, absolute."""
+    cache_dir: str
+    """Root of this node's cache, absolute."""
+    holder: str
+    """Who the lease is for, a name that is the same when the job is restarted."""
+    connections: int = DEFAULT_CONNECTIONS
+    """Ranges that are read at the same time, over all shards; memory is this many blocks."""
+    verify: Verify = Verify.SIZE
+    links: tuple[str, ...] = ()
+    """Symbolic links to point at the staged dataset."""
+    lease_ttl_seconds: float = DEFAULT_LEASE_TTL_SECONDS
+    """How long the dataset stays protected after the stager's end, for the trainer to take over."""
+
+    def __post_init__(self) -> None:
+        if self.connections < 1:
+            raise ValueError(f"connections must be 1 or more, not {self.connections}")
+        if self.lease_ttl_seconds < 0:
+            raise ValueError(f"the lease's time cannot be negative, as {self.lease_ttl_seconds} is")
+
+
+def parse_source(text: str) -> str:
+    """Turn SRC into the directory of the dataset.
+
+    Args:
+        text: a path, or a ``file://`` URL. May also name the ``manifest.json`` in the directory.
+
+    Raises:
+        ValueError: another kind of URL, or a file URL with a host.
+    """
+    path = text
+    if "://" in text:
+        url = urlsplit(text)
+        if url.scheme != "file":
+            raise ValueError(
+                f"{url.scheme}:// is not a source that this release can stage from; mount it, or use file://"
+            )
+        if url.netloc not in {"", "localhost"}:
+            raise ValueError(f"a file URL with the host {url.netloc!r}; write file:///path with three slashes")
+        if url.query or url.fragment:
+            raise ValueError("a file URL with ? or #; write them as %3F and %23 when they belong to the path")
+        path = unquote(url.path, errors="surrogateescape")
+    if not path:
+        raise ValueError("the source is empty")
+    if "\0" in path:
+        raise ValueError("the source's path contains a NUL")
+    if os.path.basename(path) == "manifest.json":
+        path = os.path.dirname(path) or os.curdir
+    return os.path.abspath(path)
+
+
+def choose_holder(environment: Mapping[str, str], host_name: str, uid: int) -> str:
+    """Name who the lease is for: the pod, the Slurm job, or this user on this host.
+
+    Args:
+        environment: of the process; ``POD_UID`` and ``SLURM_JOB_ID`` are looked at.
+        host_name: of this machine or container.
+        uid: numeric user id.
+    """
+    if environment.get("POD_UID"):
+        name = f"pod-{environment['POD_UID']}"
+    elif environment.get("SLURM_JOB_ID"):
+        name = f"slurm-{environment['SLURM_JOB_ID']}"
+    else:
+        name = f"{host_name}-uid-{uid}"
+    return clean_holder(name)
+
+
+def clean_holder(name: str) -> str:
+    """Make a name usable as the base of a file name: ASCII letters, digits, ``.``, ``_`` and ``-``."""
+    kept = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
+    return kept.lstrip("._-")[:_MAX_HOLDER_LENGTH] or "unnamed"

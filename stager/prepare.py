@@ -1,0 +1,99 @@
+"""Makes the cache ready for one run: directories, layout version, and errors that tell an administrator what to do."""
+
+import errno
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from shards.cache import CacheLayout, check_version, encode_version
+from shards.errors import CacheNotWritableError, printable
+from shards.files import make_directory, write_file
+
+_NOT_WRITABLE_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
+
+_MAX_VERSION_BYTES = 4096
+
+
+def open_cache(root: str) -> CacheLayout:
+    """Make the root of a cache if it is not there, and check that its layout is one that this release knows.
+
+    Raises:
+        CacheNotWritableError: it cannot be made or written.
+        UnsupportedEnvironmentError: its layout is newer, or it is something else.
+    """
+    layout = CacheLayout(root)
+    with explain_not_writable(root):
+        make_directory(root)
+        if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), root)
+        if not os.path.lexists(layout.version_path):
+            write_file(layout.version_path, encode_version())
+    check_cache_version(layout)
+    return layout
+
+
+def check_cache_version(layout: CacheLayout) -> None:
+    """Check that a cache has a layout that this release knows.
+
+    Raises:
+        UnsupportedEnvironmentError: it has not.
+        FileNotFoundError: it has no version file.
+    """
+    with open(layout.version_path, "rb") as file:
+        check_version(file.read(_MAX_VERSION_BYTES), path=layout.version_path)
+
+
+@contextmanager
+def explain_not_writable(root: str) -> Iterator[None]:
+    """Turn the refusal of a write in the cache into an error that says who may change it, and how.
+
+    Raises:
+        CacheNotWritableError: instead of the ``OSError``.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE_ERRNOS:
+            raise
+        raise CacheNotWritableError(_describe_refusal(root, error)) from error
+
+
+def _describe_refusal(root: str, error: OSError) -> str:
+    refused = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else root
+    text = f"cannot write to the cache {printable(root)}: {printable(refused)}: {error.strerror}"
+    if error.errno == errno.EROFS:
+        return f"{text}; mount it writable for the stager (readers may have it read-only)"
+    if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+        return f"{text}; a file is in the way, give another --cache-dir"
+    uid, gid = os.geteuid(), os.getegid()
+    text += f"; this process runs as uid {uid}, gid {gid}"
+    place = refused
+    while not os.path.lexists(place) and os.path.dirname(place) != place:
+        place = os.path.dirname(place)
+    try:
+        status = os.stat(place)
+    except OSError:
+        return text
+    text += (
+        f"; {printable(place)} has mode {stat.S_IMODE(status.st_mode):04o} and belongs to uid {status.st_uid}"
+        f"{_user_name(status.st_uid)}, gid {status.st_gid}"
+    )
+    command = f"install -d -m 0755 -o {uid} -g {gid} {_quote(root)}"
+    if os.path.lexists(root):
+        command = f"chown -R {uid}:{gid} {_quote(root)}"
+    return f"{text}. An administrator can run: {command}   (on Kubernetes, fsGroup does nothing for a hostPath volume)"
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return f" ({pwd.getpwuid(uid).pw_name})"
+    except KeyError:
+        return ""
+
+
+def _quote(path: str) -> str:
+    import shlex  # noqa: PLC0415 (only for a message)
+
+    return shlex.quote(printable(path))

@@ -1,0 +1,121 @@
+"""A dataset in a directory: a local disk, or a mount such as NFS or CephFS.
+
+Rules:
+    * Each range opens the file anew. An open is one round trip beside 8 MiB of data, and in exchange there is no
+      descriptor that can go stale (ESTALE) and a file that was replaced under its name is noticed at once.
+    * The file is compared with the wanted version before and after the bytes are read.
+    * Pages that were read are given back to the kernel: a shard is read once, and the memory of the container (page
+      cache is charged to it) is better spent on what the training will read.
+"""
+
+import errno
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+from shards.errors import (
+    RemoteBusyError,
+    RemoteChangedError,
+    RemoteDeniedError,
+    RemoteError,
+    RemoteMissingError,
+    printable,
+)
+from stager.remotes.base import RemoteVersion
+from stager.threads import run_in_thread
+
+_MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+_DENIED_ERRNOS = frozenset({errno.EACCES, errno.EPERM})
+_PERMANENT_ERRNOS = frozenset({errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.EMFILE, errno.ENFILE})
+
+
+class PosixRemote:
+    """Reads a dataset directory with ``preadv`` in threads.
+
+    Args:
+        root: the directory; need not exist yet, the first :meth:`stat` says so.
+        num_threads: reads that run at the same time; more wait in line.
+    """
+
+    def __init__(self, root: str, num_threads: int) -> None:
+        self._root = os.path.abspath(root)
+        self._executor = ThreadPoolExecutor(num_threads, thread_name_prefix="stage-read")
+
+    @property
+    def url(self) -> str:
+        """The directory's absolute path."""
+        return self._root
+
+    async def stat(self, name: str) -> RemoteVersion:
+        """Observe a file; see :meth:`stager.remotes.base.Remote.stat`."""
+        return await run_in_thread(self._executor, self._stat, name)
+
+    async def read_range(self, name: str, offset: int, buffer: memoryview, version: RemoteVersion) -> None:
+        """Fill a buffer; see :meth:`stager.remotes.base.Remote.read_range`."""
+        await run_in_thread(self._executor, self._read_range, name, offset, buffer, version)
+
+    async def close(self) -> None:
+        """Let the threads end; a read that hangs in the kernel is left behind."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _stat(self, name: str) -> RemoteVersion:
+        path = os.path.join(self._root, name)
+        try:
+            return _version_of(os.stat(path), path)
+        except OSError as error:
+            raise _remote_error(error, path) from error
+
+    def _read_range(self, name: str, offset: int, buffer: memoryview, version: RemoteVersion) -> None:
+        path = os.path.join(self._root, name)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _remote_error(error, path) from error
+        try:
+            _check_version(os.fstat(fd), path, version)
+            # one announced range lets a network mount ask for all of it at once
+            os.posix_fadvise(fd, offset, len(buffer), os.POSIX_FADV_WILLNEED)
+            _fill(fd, offset, buffer, path)
+            os.posix_fadvise(fd, offset, len(buffer), os.POSIX_FADV_DONTNEED)
+            _check_version(os.fstat(fd), path, version)
+        except OSError as error:
+            raise _remote_error(error, path) from error
+        finally:
+            os.close(fd)
+
+
+def _fill(fd: int, offset: int, buffer: memoryview, path: str) -> None:
+    """Read until the buffer is full: a signal or a network filesystem may deliver less than was asked for."""
+    done = 0
+    while done < len(buffer):
+        count = os.preadv(fd, [buffer[done:]], offset + done)
+        if count == 0:
+            # the size was checked on this descriptor, so the filesystem contradicts itself; NFS heals this by itself
+            raise RemoteBusyError(f"{printable(path)} ended at byte {offset + done}, before the size it has")
+        done += count
+
+
+def _version_of(status: os.stat_result, path: str) -> RemoteVersion:
+    if not stat.S_ISREG(status.st_mode):
+        raise RemoteError(f"{printable(path)} is not a regular file", is_transient=False)
+    # no device number: it changes when a network mount is mounted again
+    return RemoteVersion(status.st_size, f"inode {status.st_ino}, mtime {status.st_mtime_ns} ns")
+
+
+def _check_version(status: os.stat_result, path: str, expected: RemoteVersion) -> None:
+    actual = _version_of(status, path)
+    if actual != expected:
+        raise RemoteChangedError(path, _describe(expected), _describe(actual))
+
+
+def _describe(version: RemoteVersion) -> str:
+    return f"{version.size_bytes} bytes, {version.token}"
+
+
+def _remote_error(error: OSError, path: str) -> RemoteError:
+    where = f"{printable(path)}: {error.strerror}"
+    if error.errno in _MISSING_ERRNOS:
+        return RemoteMissingError(where)
+    if error.errno in _DENIED_ERRNOS:
+        return RemoteDeniedError(f"{where} (this process runs as uid {os.geteuid()}, gid {os.getegid()})")
+    return RemoteError(where, is_transient=error.errno not in _PERMANENT_ERRNOS)

@@ -1,0 +1,119 @@
+"""What a run of the stager did, as a value, and its three renderings: for a person, as JSON, as last words; pure."""
+
+import json
+from dataclasses import asdict, dataclass
+
+from shardferry.console.units import format_bytes, format_count, format_seconds
+from shards.errors import printable
+
+MAX_TERMINATION_BYTES = 1024
+"""Kubernetes shares 12 KiB between all containers of a pod and cuts each at 4 KiB."""
+
+_MAX_MESSAGE_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """One run that ended well. Bytes count shards and indexes."""
+
+    path: str
+    """The staged dataset; open it like any published one."""
+    dataset_id: str
+    source: str
+    num_shards: int
+    num_samples: int
+    total_bytes: int
+    kept_bytes: int
+    """Staged already when the run began."""
+    resumed_bytes: int
+    """Found right in partials of earlier runs."""
+    fetched_bytes: int
+    """Read from the source by this process."""
+    peer_bytes: int
+    """Staged meanwhile by other processes of this node."""
+    retries: int
+    """Reads that were repeated because the source failed for a moment."""
+    seconds: float
+
+    @property
+    def result(self) -> str:
+        """``Staged``, or ``AlreadyStaged`` when nothing was missing."""
+        return "AlreadyStaged" if self.kept_bytes == self.total_bytes else "Staged"
+
+    @property
+    def megabytes_per_second(self) -> float:
+        """Speed of what was read from the source, in units of 10⁶ bytes."""
+        return self.fetched_bytes / 1e6 / self.seconds if self.seconds > 0 else 0.0
+
+    def to_json(self) -> str:
+        """Render as one JSON object."""
+        return json.dumps(
+            {
+                "result": self.result,
+                **asdict(self),
+                "seconds": round(self.seconds, 3),
+                "megabytes_per_second": round(self.megabytes_per_second, 1),
+            }
+        )
+
+    def to_text(self) -> str:
+        """Render for a person; no newline at the end."""
+        shards = f"{format_count(self.num_shards)} shards, {format_count(self.num_samples)} samples"
+        origins = [
+            (self.fetched_bytes, "fetched"),
+            (self.resumed_bytes, "resumed"),
+            (self.peer_bytes, "staged by others"),
+            (self.kept_bytes, "kept"),
+        ]
+        moved = ", ".join(f"{format_bytes(num_bytes)} {how}" for num_bytes, how in origins if num_bytes) or "empty"
+        speed = f", {self.megabytes_per_second:.0f} MB/s" if self.fetched_bytes else ""
+        return (
+            f"{'already staged' if self.result == 'AlreadyStaged' else 'staged'}: {shards}, "
+            f"{format_bytes(self.total_bytes)}\n"
+            f"  {moved}; {format_seconds(self.seconds)}{speed}\n"
+            f"  dataset id: {self.dataset_id}\n"
+            f"  path:       {printable(self.path)}"
+        )
+
+
+def render_last_words(report: StageReport) -> bytes:
+    """Render a good end as the termination message: one JSON line of at most :data:`MAX_TERMINATION_BYTES`."""
+    return _one_line(
+        {
+            "v": 1,
+            "result": report.result,
+            "code": 0,
+            "id": report.dataset_id,
+            "files": 2 * report.num_shards + 1,
+            "bytes": report.total_bytes,
+            "fetched_bytes": report.fetched_bytes,
+            "cached_bytes": report.kept_bytes + report.resumed_bytes + report.peer_bytes,
+            "seconds": round(report.seconds, 3),
+            "retries": report.retries,
+            "path": _shorten(report.path),
+        }
+    )
+
+
+def render_failure(code: int, kind: str, message: str) -> bytes:
+    """Render a bad end as the termination message.
+
+    Args:
+        code: exit code.
+        kind: class of the error.
+        message: its text; cut when it is long.
+    """
+    return _one_line({"v": 1, "result": kind, "code": code, "message": _shorten(message)})
+
+
+def _one_line(facts: dict[str, object]) -> bytes:
+    line = json.dumps(facts).encode("ascii") + b"\n"
+    if len(line) > MAX_TERMINATION_BYTES:  # text that JSON has to escape takes up to 12 bytes a character
+        facts = {name: value for name, value in facts.items() if name not in {"path", "message"}}
+        line = json.dumps(facts).encode("ascii") + b"\n"
+    return line
+
+
+def _shorten(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 1] + "…"

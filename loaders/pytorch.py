@@ -1,0 +1,106 @@
+"""Packed datasets as map-style PyTorch datasets, for ``torch.utils.data.DataLoader``.
+
+::
+
+    from loaders.pytorch import ShardDataset
+
+    def decode(sample):                       # at the top level of a module, so that workers can import it
+        image = PIL.Image.open(io.BytesIO(sample["jpg"]))
+        return to_tensor(image), int(sample["cls"])
+
+    dataset = ShardDataset("/data/flowers", split="train", transform=decode)
+    loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=4)
+
+This module alone imports torch. Worker processes get the dataset by fork or by pickle (spawn, forkserver) and map the
+shards on first use; shuffling, batching, samplers and persistent workers are PyTorch's own.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+from loaders.dataset import Dataset, open_dataset
+from loaders.sample import Sample
+
+try:
+    import torch.utils.data
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.partition(".")[0] != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "loaders.pytorch needs PyTorch, which is not installed: pip install 'shardferry[torch]'", name="torch"
+    ) from None
+
+Item = TypeVar("Item")
+
+KEY_FIELD = "__key__"
+"""Field of a sample's key among its members, as webdataset and our TFRecords call it."""
+
+
+def sample_to_dict(sample: Sample) -> dict[str, str | bytes]:
+    """Turn a sample into ``{"__key__": key, extension: bytes, …}``, members in shard order."""
+    return {KEY_FIELD: sample.key, **sample.to_dict()}
+
+
+class ShardDataset(torch.utils.data.Dataset[Item], Generic[Item]):
+    """Samples of a split by position, each through a transform.
+
+    With the default transform an item is what :func:`sample_to_dict` gives, and PyTorch's default collate function
+    makes a batch of ``{"__key__": list of str, extension: list of bytes, …}``, provided that all samples have the same
+    extensions. For samples that have not, use :func:`collate_ragged`.
+
+    Attributes:
+        dataset: the :class:`loaders.Dataset` behind it; its ``close()`` releases the lease.
+        transform: as given.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset | str | os.PathLike[str],
+        *,
+        split: str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        transform: Callable[[Sample], Item] | None = None,
+    ) -> None:
+        """Wrap an open dataset, or open one.
+
+        Args:
+            dataset: an open dataset (or a slice of one), or what :func:`loaders.open_dataset` takes.
+            split: for opening; may be left out when there is only one.
+            cache_dir: for opening by id.
+            transform: makes an item of a sample, in the worker. Must be picklable when workers are spawned.
+
+        Raises:
+            ValueError: a split or cache directory was given with an open dataset.
+        """
+        if isinstance(dataset, Dataset):
+            if split is not None or cache_dir is not None:
+                raise ValueError("an open dataset has its split and directory already; pass only one of both")
+            self.dataset = dataset
+        else:
+            self.dataset = open_dataset(dataset, split=split, cache_dir=cache_dir)
+        self.transform = transform if transform is not None else cast("Callable[[Sample], Item]", sample_to_dict)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, position: int) -> Item:
+        return self.transform(self.dataset[position])
+
+    def __getitems__(self, positions: Sequence[int]) -> list[Item]:
+        """Give the items of a whole batch; PyTorch calls this when it is there."""
+        dataset, transform = self.dataset, self.transform
+        return [transform(dataset[position]) for position in positions]
+
+
+def collate_ragged(items: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Collate mappings whose fields differ: a list per field, None where an item has no such field.
+
+    Args:
+        items: for instance from :func:`sample_to_dict`.
+
+    Returns:
+        Field → one value per item, in the order of the items. Fields are in order of first appearance.
+    """
+    fields = dict.fromkeys(field for item in items for field in item)
+    return {field: [item.get(field) for item in items] for field in fields}

@@ -1,0 +1,181 @@
+"""All shards of a split as one numbered sequence of samples.
+
+Rules:
+    * Sample numbers count through the shards in manifest order; a bisection over one number per shard finds a sample.
+      There is no Python object per sample, whatever the size of the dataset.
+    * Shards are mapped on first use in each process. Maps are inherited over ``fork`` (they have no file position
+      to share) and opened anew after ``spawn``: pickling carries names and numbers only.
+    * At most :data:`MAX_MAPPED_SHARDS`, and half of the process's file descriptors, are mapped at once; the one that
+      was mapped first goes first.
+    * The dataset's lease is held while the reader is open; a reader that came by pickle takes its own at its first
+      read.
+"""
+
+import itertools
+import os
+import resource
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import TypedDict
+
+from loaders.reader import MappedShard, ShardFile
+from loaders.sample import Sample
+from shards.errors import NotStagedError, printable
+from shards.leases import HeldDataset, hold_dataset
+from shards.manifest import ShardEntry
+
+MAX_MAPPED_SHARDS = 4096
+"""Mapped at once in a process. A map costs one file descriptor, and some 10 KB for what its index needs."""
+
+
+class _PickledState(TypedDict):
+    shards: tuple[ShardFile, ...]
+    lease_dir: str | None
+    verify_crc: bool
+
+
+class SplitReader:
+    """Gives the samples of a split by number."""
+
+    def __init__(self, shards: tuple[ShardFile, ...], *, lease_dir: str | None, verify_crc: bool) -> None:
+        """Describe a split; nothing is opened yet.
+
+        Args:
+            shards: in manifest order.
+            lease_dir: the staged dataset's directory, whose lease is to be held; None for a directory that no cache
+                owns.
+            verify_crc: check a member's CRC-32C at every read.
+        """
+        self.shards = shards
+        self._lease_dir = lease_dir
+        self._verify_crc = verify_crc
+        self._starts = list(itertools.accumulate((shard.num_samples for shard in shards), initial=0))
+        self._mapped: dict[int, MappedShard] = {}
+        self._max_mapped = _max_mapped_shards()
+        self._lease: HeldDataset | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getstate__(self) -> _PickledState:
+        return {"shards": self.shards, "lease_dir": self._lease_dir, "verify_crc": self._verify_crc}
+
+    def __setstate__(self, state: _PickledState) -> None:
+        SplitReader.__init__(self, state["shards"], lease_dir=state["lease_dir"], verify_crc=state["verify_crc"])
+
+    def sample(self, number: int) -> Sample:
+        """Give a sample.
+
+        Args:
+            number: 0 to ``len(self) - 1``.
+        """
+        starts = self._starts
+        shard_index = bisect_right(starts, number) - 1
+        mapped = self._mapped.get(shard_index)
+        if mapped is None:
+            mapped = self._map_shard(shard_index)
+        return Sample(mapped, number - starts[shard_index], number)
+
+    def samples(self, numbers: range) -> Iterator[Sample]:
+        """Give samples in ascending order, shard by shard.
+
+        A shard that this pass has mapped and read to its end is dropped: a pass over a dataset must not leave all of
+        it mapped. The last one stays, for passes over neighbouring slices.
+
+        Args:
+            numbers: consecutive sample numbers.
+        """
+        starts = self._starts
+        number = numbers.start
+        while number < numbers.stop:
+            shard_index = bisect_right(starts, number) - 1
+            first = starts[shard_index]
+            end = min(numbers.stop, starts[shard_index + 1])
+            known = self._mapped.get(shard_index)
+            mapped = known or self._map_shard(shard_index)
+            for row in range(number - first, end - first):
+                yield Sample(mapped, row, first + row)
+            if known is None and end == starts[shard_index + 1]:
+                self._mapped.pop(shard_index, None)
+            number = end
+
+    def locate(self, number: int) -> tuple[MappedShard, int]:
+        """Give the shard of a sample and its row there."""
+        shard_index = bisect_right(self._starts, number) - 1
+        mapped = self._mapped.get(shard_index) or self._map_shard(shard_index)
+        return mapped, number - self._starts[shard_index]
+
+    def find(self, key: str) -> int | None:
+        """Give the number of the sample with a key; searches the shards one after the other.
+
+        The first search reads all keys and keeps 12 bytes a sample.
+        """
+        for shard_index, first in enumerate(self._starts[:-1]):
+            mapped = self._mapped.get(shard_index) or self._map_shard(shard_index)
+            row = mapped.index.find(key)
+            if row is not None:
+                return first + row
+        return None
+
+    def hold(self) -> None:
+        """Take the dataset's lease, when there is one to take and it is not held yet.
+
+        Raises:
+            NotStagedError: the dataset has gone from the cache.
+            ValueError: the reader is closed.
+        """
+        if self._is_closed:
+            raise ValueError("the dataset is closed")
+        if self._lease is None and self._lease_dir is not None:
+            try:
+                self._lease = hold_dataset(self._lease_dir)
+            except FileNotFoundError:
+                raise NotStagedError(
+                    f"{printable(self._lease_dir)} has gone from the cache: run stage run for it again"
+                ) from None
+
+    def close(self) -> None:
+        """Release the lease and drop the maps; samples that are still around stay readable. May be called twice."""
+        self._is_closed = True
+        self._mapped.clear()
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
+
+    def _map_shard(self, shard_index: int) -> MappedShard:
+        self.hold()
+        # Without a lock: a lock that another thread holds at a fork would stay locked in the child for ever. Two
+        # threads may map the same shard at the same time; one of the maps is dropped.
+        while len(self._mapped) >= self._max_mapped:
+            try:
+                self._mapped.pop(next(iter(self._mapped)), None)
+            except (StopIteration, RuntimeError):
+                break
+        mapped = MappedShard(self.shards[shard_index], verify_crc=self._verify_crc)
+        self._mapped[shard_index] = mapped
+        return mapped
+
+
+def _max_mapped_shards() -> int:
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft_limit == resource.RLIM_INFINITY:
+        return MAX_MAPPED_SHARDS
+    return max(1, min(MAX_MAPPED_SHARDS, soft_limit // 2))
+
+
+def list_shard_files(directory: str, entries: Iterable[ShardEntry]) -> tuple[ShardFile, ...]:
+    """Turn a manifest's shard entries into files in a directory."""
+    return tuple(
+        ShardFile(
+            name=entry.name,
+            path=os.path.join(directory, entry.name),
+            size_bytes=entry.size_bytes,
+            digest=entry.digest,
+            num_samples=entry.num_samples,
+            index_path=os.path.join(directory, entry.index_name),
+            index_size_bytes=entry.index_size_bytes,
+            index_digest=entry.index_digest,
+        )
+        for entry in entries
+    )

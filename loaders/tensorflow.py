@@ -84,7 +84,7 @@ def _parse_records(opened: Dataset, extensions: Sequence[str]) -> "tf.data.Datas
     def parse(record: "tf.Tensor") -> "dict[str, tf.Tensor]":
         return tf.io.parse_single_example(record, features)  # type: ignore[no-any-return]
 
-    return tf.data.TFRecordDataset(paths).map(parse)
+    return tf.data.TFRecordDataset(paths).map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _read_through_index(opened: Dataset, extensions: Sequence[str]) -> "tf.data.Dataset":

@@ -51,8 +51,8 @@ class SampleGrouper(Generic[Payload]):
         self.keyless_names: list[str] = []
         """Their first names, printable."""
         self.num_others = 0
-        """Members that have no data (directories, links, devices), counted by the caller; only used to tell a shard without
-        samples from an empty one."""
+        """Members that have no data (directories, links, devices), counted by the caller; tells a shard without samples
+        from an empty one."""
         self._shard = shard
         self._rule = rule
         self._seen: set[str] = set()

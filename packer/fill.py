@@ -1,7 +1,7 @@
-"""Fills the holes of a buffer from source files: one after the other when opening is quick, with threads when it is not.
+"""Fills the holes of a buffer from source files: one by one when opening is quick, with threads when it is not.
 
-On a local disk with a warm cache, opening a file takes some microseconds, and threads would only wait for one another. On
-network storage it takes milliseconds, and threads hide them. So the time per file is measured and the way chosen by it.
+On a local disk with a warm cache, opening a file takes some microseconds, and threads would only wait for one another.
+On network storage it takes milliseconds, and threads hide them. So the time per file is measured, and decides.
 """
 
 import time

@@ -61,11 +61,11 @@ class Samples:
     """Samples in ascending order of their keys (code points, which is the byte order of UTF-8)."""
 
     keys: list[str]
-    first_member: array[int]
+    first_member: "array[int]"
     """Sample ``i`` has the members ``first_member[i]`` to ``first_member[i + 1]``, by extension."""
-    file_numbers: array[int]
+    file_numbers: "array[int]"
     """Source file of each member."""
-    extension_codes: array[int]
+    extension_codes: "array[int]"
     """Place of each member's extension in :attr:`extensions`."""
     extensions: tuple[str, ...]
     """Ascending."""
@@ -220,7 +220,7 @@ def _collect(named: _NamedFiles, files: SourceFiles, refusals: Refusals) -> Samp
     )
 
 
-def _inverse(order: Sequence[int]) -> array[int]:
+def _inverse(order: Sequence[int]) -> "array[int]":
     """Rank of each number in an order of 0 … n-1."""
     rank = array("Q", [0]) * len(order)
     for place, number in enumerate(order):

@@ -19,7 +19,7 @@ class Labels:
     """One label per sample, as a number in a table of names."""
 
     names: tuple[str, ...]
-    numbers: array[int]
+    numbers: "array[int]"
 
 
 def split_samples(samples: Samples, files: SourceFiles, rule: SplitRule) -> Labels:

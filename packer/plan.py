@@ -56,14 +56,14 @@ class ShardPlan:
     format_name: str
     size_bytes: int
     keys: tuple[str, ...]
-    num_members: array[int]
+    num_members: "array[int]"
     """Of each sample."""
     extensions: tuple[str, ...]
     """Of each member."""
     sources: tuple[bytes, ...]
     """Of each member: path relative to the source, or its bytes where the modification time is :data:`INLINE`."""
-    sizes: array[int]
-    mtimes_ns: array[int]
+    sizes: "array[int]"
+    mtimes_ns: "array[int]"
 
     @property
     def source_bytes(self) -> int:
@@ -113,7 +113,7 @@ class PackPlan:
 
     content: PlanContent
     options: PlanOptions
-    order: array[int]
+    order: "array[int]"
     """Sample numbers in shard order, split after split."""
     shards: tuple[PlannedShard, ...]
 
@@ -166,6 +166,6 @@ def _class_text(classes: Labels, number: int) -> bytes:
     return b"%d" % classes.numbers[number]
 
 
-def _little_endian(column: array[int]) -> bytes:
+def _little_endian(column: "array[int]") -> bytes:
     # widths of array types differ between systems, digests must not
     return array("q" if column.typecode == "q" else "Q", column).tobytes()

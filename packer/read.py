@@ -1,8 +1,8 @@
 """Reads source files as they were planned, or says which one is not what the plan says.
 
 Rules:
-    * A file is opened once, read to its end and checked: a regular file, with the planned size and modification time. The
-      check comes after the read, so it also catches a change during the read.
+    * A file is opened once, read to its end and checked: a regular file, with the planned size and modification time.
+      The check comes after the read, so it also catches a change during the read.
     * What was planned as a file and became a fifo or device meanwhile does not block: see ``TreeRoot.open_flags``.
 """
 

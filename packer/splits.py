@@ -22,7 +22,7 @@ _SHARE_TOLERANCE = 1e-6
 class OneSplit:
     """Every sample belongs to the same split."""
 
-    name: str = DEFAULT_SPLIT
+    name: str
 
     @property
     def text(self) -> str:

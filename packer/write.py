@@ -119,13 +119,12 @@ class ShardWriter:
             return
         view = self._sink.view
         holes = []
-        for _, layout, base, member in batch:
+        for _, layout, base, first in batch:
             for offset, literal in layout.literals:
                 start = base + offset
                 view[start : start + len(literal)] = literal
-            for offset, _ in layout.holes:
+            for member, (offset, _) in enumerate(layout.holes, first):
                 holes.append((member, base + offset))
-                member += 1
         crcs = self._filler.fill(plan, holes, view)
         self._index_batch(plan, batch, crcs, index)
         _, layout, base, _ = batch[-1]

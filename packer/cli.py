@@ -1,0 +1,297 @@
+"""The command line of ``pack``: arguments → values → the work → text. Nothing else.
+
+What the commands need is imported when they run, so that ``--help`` is quick.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from shardferry import __version__
+from shardferry.console import ByteSize, Progress, run_main, setup_logging
+
+if TYPE_CHECKING:
+    from packer.config import PackConfig
+    from shards.strict_json import JsonValue
+
+CONTEXT = {"auto_envvar_prefix": "PACK", "help_option_names": ["-h", "--help"]}
+"""Option --shard-size can also be given as PACK_SHARD_SIZE; flag > environment > default."""
+
+_directory = click.Path(path_type=str)
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="pack")
+def cli() -> None:
+    """Pack many small files into few big shards, once, so that training reads them at full speed.
+
+    \b
+    Examples:
+      pack build photos/ photos-packed/                     tar shards (WebDataset) of 256 MiB, shuffled
+      pack build photos/ out/ --class-from-dir              top directories are classes
+      pack build data/ out/ --split by-dir --jobs 8         data/train, data/val … are splits
+      pack build data/ out/ --split train=0.9,val=0.1       seeded, stable when files are added
+      pack build data/ out/ --format tfrecord --dry-run     what would happen; writes nothing
+      pack verify out/ --deep                               check every byte, and the index
+      pack inspect out/ KEY                                 where a sample lies
+      pack cat out/ KEY.jpg > picture.jpg
+    """  # noqa: D301 (click wants the character itself)
+
+
+@cli.command("build", context_settings=CONTEXT)
+@click.argument("source", type=_directory)
+@click.argument("destination", type=_directory)
+@click.option("--format", "format_name", type=click.Choice(["tar", "tfrecord"]), default="tar", show_default=True)
+@click.option(
+    "--shard-size",
+    type=ByteSize(min_bytes=4096),
+    default="256MiB",
+    show_default=True,
+    help="No shard is bigger than this.",
+)
+@click.option(
+    "--split",
+    "split_text",
+    default="train",
+    show_default=True,
+    metavar="NAME|by-dir|NAME=SHARE,…",
+    help="One split's name; by-dir: the top directories are splits; or shares such as train=0.9,val=0.1.",
+)
+@click.option(
+    "--shuffle",
+    "shuffle_seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    metavar="SEED",
+    help="Samples are shuffled over all shards of their split, the same way for the same seed.",
+)
+@click.option("--no-shuffle", is_flag=True, help="Keep samples in the order of their keys.")
+@click.option(
+    "--class-from-dir",
+    is_flag=True,
+    help="The first directory (below the split's) is the class: adds a member cls with its number.",
+)
+@click.option(
+    "--key-rule",
+    "key_rule_text",
+    default="first-dot",
+    show_default=True,
+    metavar="first-dot|last-dot|regex:…",
+    help="How a file name splits into key and extension; a regular expression has the groups key and extension.",
+)
+@click.option(
+    "--dotted-names",
+    type=click.Choice(["error", "allow", "escape"]),
+    default="error",
+    show_default=True,
+    help="Names with several dots. allow: compound extensions such as left.png; escape: dots of keys as %2E.",
+)
+@click.option(
+    "--on-keyless",
+    type=click.Choice(["error", "skip"]),
+    default="error",
+    show_default=True,
+    help="Files whose name gives no key, such as README.",
+)
+@click.option(
+    "--case-collisions",
+    type=click.Choice(["error", "allow"]),
+    default="error",
+    show_default=True,
+    help="Keys that differ only in case or Unicode composition.",
+)
+@click.option(
+    "--symlinks",
+    type=click.Choice(["follow", "skip", "error"]),
+    default="follow",
+    show_default=True,
+    help="Symbolic links to files and directories; loops are noticed.",
+)
+@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes.  [default: usable processors]")
+@click.option(
+    "--read-threads",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Reading threads in each process, to hide latency.  [default: measured]",
+)
+@click.option("--overwrite", is_flag=True, help="Remove the dataset or unfinished work that lies at DESTINATION.")
+@click.option("--dry-run", is_flag=True, help="Show what would be packed; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
+@click.option("--verbose", is_flag=True, help="More log lines.")
+@click.option("--quiet", is_flag=True, help="No progress, only warnings and errors.")
+def build_command(
+    source: str,
+    destination: str,
+    format_name: str,
+    shard_size: int,
+    split_text: str,
+    shuffle_seed: int,
+    no_shuffle: bool,
+    class_from_dir: bool,
+    key_rule_text: str,
+    dotted_names: str,
+    on_keyless: str,
+    case_collisions: str,
+    symlinks: str,
+    jobs: int | None,
+    read_threads: int | None,
+    overwrite: bool,
+    dry_run: bool,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    """Pack the files below SOURCE into shards at DESTINATION.
+
+    Files with the same name but for the extension are one sample. Nothing is left out silently: hidden files and the
+    like are counted, everything else that does not fit is refused with a list before anything is written.
+
+    Killed or stopped at any moment, the same command goes on from the finished shards and gives the same bytes.
+    """
+    from packer.config import PackConfig
+    from packer.group import CaseCollisions, DottedNames, KeylessNames
+    from packer.sources.tree import SymlinkPolicy
+    from packer.splits import parse_split
+    from shards.keys import parse_key_rule
+
+    _set_up_log(verbose=verbose, quiet=quiet)
+    try:
+        split = parse_split(split_text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--split") from error
+    config = PackConfig(
+        source=source,
+        destination=destination,
+        format_name=format_name,
+        shard_size_bytes=shard_size,
+        split=split,
+        shuffle_seed=None if no_shuffle else shuffle_seed,
+        has_classes=class_from_dir,
+        key_rule=parse_key_rule(key_rule_text),
+        symlinks=SymlinkPolicy(symlinks),
+        keyless=KeylessNames(on_keyless),
+        dotted=DottedNames(dotted_names),
+        case_collisions=CaseCollisions(case_collisions),
+        jobs=jobs,
+        read_threads=read_threads,
+        overwrite=overwrite,
+    )
+    _build(config, dry_run=dry_run, as_json=as_json)
+
+
+def _build(config: "PackConfig", *, dry_run: bool, as_json: bool) -> None:
+    from packer.build import build, preview_build
+    from packer.report import plan_as_json, plan_as_text
+    from packer.stop import StopFlag
+
+    stop = StopFlag()
+    with stop.set_by_signals():
+        if dry_run:
+            preview = preview_build(config, stop)
+            _show(
+                as_json,
+                lambda: plan_as_json(preview.plan, preview.skips),
+                lambda: plan_as_text(preview.plan, preview.skips),
+            )
+            return
+        report = build(
+            config,
+            stop,
+            lambda num_bytes, num_samples: Progress("packing", total_bytes=num_bytes, total_samples=num_samples),
+        )
+    _show(as_json, report.as_json, report.as_text)
+
+
+@cli.command("verify", context_settings=CONTEXT)
+@click.argument("destination", type=_directory)
+@click.option("--deep", is_flag=True, help="Also compare each index with a strict scan of its shard.")
+@click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
+@click.option("--verbose", is_flag=True, help="More log lines.")
+@click.option("--quiet", is_flag=True, help="No progress, only warnings and errors.")
+def verify_command(destination: str, deep: bool, as_json: bool, verbose: bool, quiet: bool) -> None:
+    """Check every byte of the dataset at DESTINATION against its digests.
+
+    Exit status 65 when something is damaged; all faults are listed.
+    """
+    from packer.inspect import read_manifest
+    from packer.stop import StopFlag
+    from packer.verify import FaultsFoundError, verify_dataset
+
+    _set_up_log(verbose=verbose, quiet=quiet)
+    manifest = read_manifest(destination)
+    stop = StopFlag()
+    with stop.set_by_signals(), Progress("verifying", total_bytes=manifest.size_bytes) as progress:
+
+        def report_bytes(num_bytes: int) -> None:
+            progress.advance(num_bytes=num_bytes)
+            stop.check()
+
+        found = verify_dataset(destination, manifest, is_deep=deep, report_bytes=report_bytes)
+    if found.faults:
+        if as_json:
+            _show(as_json, found.as_json, str)
+        raise FaultsFoundError(found)
+    _show(as_json, found.as_json, found.as_text)
+
+
+@cli.command("inspect", context_settings=CONTEXT)
+@click.argument("destination", type=_directory)
+@click.argument("key", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
+def inspect_command(destination: str, key: str | None, as_json: bool) -> None:
+    """Show what the dataset at DESTINATION holds, or where the sample KEY lies."""
+    from packer.inspect import find_samples, read_manifest, summary_as_json, summary_as_text
+    from shards.errors import NotStagedError, printable
+
+    _set_up_log(verbose=False, quiet=False)
+    manifest = read_manifest(destination)
+    if key is None:
+        _show(as_json, lambda: summary_as_json(manifest), lambda: summary_as_text(manifest))
+        return
+    found = find_samples(destination, manifest, key)
+    if not found:
+        raise NotStagedError(
+            f"no sample in {printable(destination)} has the key {printable(key)}; "
+            "a key is the file's path below the source without its extension"
+        )
+    _show(
+        as_json,
+        lambda: {"samples": [sample.as_json() for sample in found]},
+        lambda: "\n".join(sample.as_text() for sample in found),
+    )
+
+
+@cli.command("cat", context_settings=CONTEXT)
+@click.argument("destination", type=_directory)
+@click.argument("member", metavar="KEY.EXT")
+def cat_command(destination: str, member: str) -> None:
+    """Write one member's bytes to stdout, checked against its sum."""
+    from packer.inspect import read_manifest, read_member
+
+    _set_up_log(verbose=False, quiet=False)
+    sys.stdout.buffer.write(read_member(destination, read_manifest(destination), member))
+    sys.stdout.buffer.flush()
+
+
+def _set_up_log(*, verbose: bool, quiet: bool) -> None:
+    if verbose and quiet:
+        raise click.UsageError("--verbose and --quiet exclude each other")
+    setup_logging(verbose=verbose, quiet=quiet)
+
+
+def _show(as_json: bool, json_value: "Callable[[], dict[str, JsonValue]]", text: Callable[[], str]) -> None:
+    """Write the result to stdout."""
+    if not as_json:
+        click.echo(text())
+        return
+    from shards.strict_json import render_json
+
+    click.echo(render_json(json_value()))
+
+
+def main() -> None:
+    """Run the program; the console script calls this."""
+    run_main(cli, "pack")

@@ -1,0 +1,62 @@
+"""What ``pack build`` was asked to do, as one value."""
+
+from dataclasses import dataclass
+
+from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames
+from packer.sources.tree import SymlinkPolicy
+from packer.splits import DEFAULT_SPLIT, OneSplit, SplitRule
+from shards.keys import FIRST_DOT, KeyRule
+from shards.strict_json import JsonValue
+
+DEFAULT_SHARD_SIZE_BYTES = 256 * 1024 * 1024
+"""Long enough for sequential reads at full speed, short enough that a node fetches several at once."""
+
+WHOLE = OneSplit(DEFAULT_SPLIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackConfig:
+    """Everything ``pack build`` needs; made by the command line."""
+
+    source: str
+    """Directory of the source files."""
+    destination: str
+    """Directory of the dataset."""
+    format_name: str = "tar"
+    shard_size_bytes: int = DEFAULT_SHARD_SIZE_BYTES
+    split: SplitRule = WHOLE
+    shuffle_seed: int | None = 0
+    """None keeps the order of the keys."""
+    has_classes: bool = False
+    key_rule: KeyRule = FIRST_DOT
+    symlinks: SymlinkPolicy = SymlinkPolicy.FOLLOW
+    keyless: KeylessNames = KeylessNames.ERROR
+    dotted: DottedNames = DottedNames.ERROR
+    case_collisions: CaseCollisions = CaseCollisions.ERROR
+    jobs: int | None = None
+    """Processes; None takes as many as there are usable processors."""
+    read_threads: int | None = None
+    """Reading threads in each process; None measures."""
+    overwrite: bool = False
+
+    @property
+    def group_options(self) -> GroupOptions:
+        """How source files become samples."""
+        return GroupOptions(
+            key_rule=self.key_rule, dotted=self.dotted, keyless=self.keyless, case_collisions=self.case_collisions
+        )
+
+    def recorded_options(self) -> dict[str, JsonValue]:
+        """What shaped the data, under the names of the flags; nothing about machines, paths or speed."""
+        return {
+            "format": self.format_name,
+            "shard_size_bytes": self.shard_size_bytes,
+            "split": self.split.text,
+            "shuffle": self.shuffle_seed,
+            "class_from_dir": self.has_classes,
+            "key_rule": self.key_rule.text,
+            "symlinks": self.symlinks.value,
+            "on_keyless": self.keyless.value,
+            "dotted_names": self.dotted.value,
+            "case_collisions": self.case_collisions.value,
+        }

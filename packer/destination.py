@@ -1,0 +1,265 @@
+"""The destination directory: who may write there, what lies there already, and what may be removed.
+
+Rules:
+    * Only partials, and files that a saved plan or a manifest names, are ever removed: nothing that others made.
+    * A second ``pack build`` on the same directory is refused while the first is at work. The lock only saves work;
+      every file still gets its name by the durable recipe.
+    * ``.pack/`` holds the plan and stays after success: it is how a repeated command knows that all is done.
+"""
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from packer.plan import PackPlan
+from packer.saved import SavedPlan, list_differences, list_source_differences, read_sources, write_sources
+from shards.errors import (
+    DestinationError,
+    FormatError,
+    NoSpaceError,
+    PlanMismatchError,
+    ShardferryError,
+    list_offenders,
+    printable,
+)
+from shards.files import create_partial, free_bytes, fsync_directory, is_partial_name, make_directory, write_file
+from shards.index_schema import index_name
+from shards.manifest import MANIFEST_NAME, Manifest
+from shards.strict_json import JsonError
+
+logger = logging.getLogger(__name__)
+
+STATE_NAME = ".pack"
+PLAN_NAME = "plan.json"
+SOURCES_NAME = "sources.tsv.gz"
+LOCK_NAME = "lock"
+
+_NOT_OURS = frozenset({"lost+found"})
+"""What an empty filesystem may hold."""
+
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
+
+
+class Destination:
+    """A destination held by this process; made by :func:`hold_destination`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._state = os.path.join(path, STATE_NAME)
+
+    def read_manifest(self) -> Manifest | None:
+        """The manifest, or None when there is none.
+
+        Raises:
+            ManifestFormatError: it is damaged.
+        """
+        path = os.path.join(self.path, MANIFEST_NAME)
+        data = _read_or_none(path)
+        return None if data is None else Manifest.from_json(data, name=path)
+
+    def is_complete(self, manifest: Manifest) -> bool:
+        """Whether all files of a manifest are there with the right sizes."""
+        sizes = {
+            name: size
+            for _, shard in manifest.shards()
+            for name, size in ((shard.name, shard.size_bytes), (shard.index_name, shard.index_size_bytes))
+        }
+        return all(self.size_of(name) == size for name, size in sizes.items())
+
+    def size_of(self, name: str) -> int | None:
+        """Size of a file of the dataset, or None when it is not there."""
+        try:
+            return os.stat(os.path.join(self.path, name)).st_size
+        except FileNotFoundError:
+            return None
+
+    def check_plan(self, plan: PackPlan, saved: SavedPlan) -> bool:
+        """Compare what lies here with a plan.
+
+        Returns:
+            True when this very plan was begun here, False when nothing was.
+
+        Raises:
+            PlanMismatchError: something else was begun or finished here.
+            DestinationError: the directory holds files of others.
+        """
+        data = _read_or_none(os.path.join(self._state, PLAN_NAME))
+        if data is None:
+            if self.size_of(MANIFEST_NAME) is not None:
+                raise PlanMismatchError(
+                    f"{printable(self.path)} holds a dataset, but not the plan it was packed by; "
+                    "choose another destination, or replace it with --overwrite"
+                )
+            self._refuse_foreign_files()
+            return False
+        try:
+            old = SavedPlan.from_json(data)
+        except JsonError as error:
+            raise PlanMismatchError(
+                f"the saved plan {printable(self._state)}/{PLAN_NAME} is damaged ({error}); start anew with --overwrite"
+            ) from error
+        if old.digest == saved.digest:
+            return True
+        lines = list_differences(old, saved) + self._source_differences(plan)
+        raise PlanMismatchError(
+            f"{printable(self.path)} holds the work of another plan:\n{list_offenders(lines)}\n"
+            "run the earlier command again, choose another destination, or replace what is there with --overwrite"
+        )
+
+    def save_plan(self, plan: PackPlan, saved: SavedPlan) -> None:
+        """Save a plan; from then on the shards here belong to it."""
+        sources = os.path.join(self._state, SOURCES_NAME)
+        with create_partial(sources) as partial:
+            with open(partial.fd, "wb", closefd=False) as file:
+                write_sources(plan.content.files, file)
+            partial.commit(os.fstat(partial.fd).st_size)
+        write_file(os.path.join(self._state, PLAN_NAME), saved.to_json())
+
+    def clear(self) -> None:
+        """Remove the dataset or unfinished work that lies here, the manifest first.
+
+        Raises:
+            DestinationError: the directory holds files of others too.
+        """
+        names = self._own_names()
+        self._remove([MANIFEST_NAME])
+        fsync_directory(self.path)
+        self._remove(names)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._state, PLAN_NAME))
+        self.remove_partials()
+        self._refuse_foreign_files()
+
+    def withdraw_manifest(self) -> None:
+        """Remove the manifest: files it names are missing or have another size."""
+        self._remove([MANIFEST_NAME])
+        fsync_directory(self.path)
+
+    def remove_partials(self) -> int:
+        """Remove what killed runs left; returns how many files."""
+        removed = 0
+        for directory in (self.path, self._state):
+            for name in os.listdir(directory):
+                if is_partial_name(name):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.join(directory, name))
+                        removed += 1
+        return removed
+
+    def check_space(self, needed_bytes: int) -> None:
+        """Check that there is room.
+
+        Raises:
+            NoSpaceError: there is not.
+        """
+        if os.statvfs(self.path).f_blocks == 0:  # some network filesystems do not say
+            return
+        free = free_bytes(self.path)
+        if needed_bytes > free:
+            raise NoSpaceError(
+                self.path, needed_bytes, free, advice="free some space or choose another destination, then run again"
+            )
+
+    def _own_names(self) -> set[str]:
+        """Names of the shards and indexes that the saved plan or the manifest speaks of."""
+        names: set[str] = set()
+        with contextlib.suppress(FormatError):
+            manifest = self.read_manifest()
+            if manifest is not None:
+                names.update(name for _, shard in manifest.shards() for name in (shard.name, shard.index_name))
+        data = _read_or_none(os.path.join(self._state, PLAN_NAME))
+        if data is not None:
+            with contextlib.suppress(JsonError):
+                for shard in SavedPlan.from_json(data).shards:
+                    names.update((shard.name, index_name(shard.name)))
+        # a plan is no manifest, its names were not checked: nothing outside of this directory may be touched
+        return {name for name in names if os.path.basename(name) == name and not name.startswith(".")}
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.path, name))
+
+    def _refuse_foreign_files(self) -> None:
+        foreign = sorted(
+            printable(name) for name in os.listdir(self.path) if not name.startswith(".") and name not in _NOT_OURS
+        )
+        if foreign:
+            raise DestinationError(
+                f"{printable(self.path)} is not empty, and what it holds was not made by pack:\n"
+                f"{list_offenders(foreign)}\n"
+                "choose a new or empty directory"
+            )
+
+    def _source_differences(self, plan: PackPlan) -> list[str]:
+        try:
+            with open(os.path.join(self._state, SOURCES_NAME), "rb") as file:
+                return list_source_differences(read_sources(file), plan.content.files)
+        except (OSError, ValueError, EOFError):
+            return ["the list of the earlier source files cannot be read"]
+
+
+@contextmanager
+def hold_destination(path: str) -> Iterator[Destination]:
+    """Make the directory if needed and keep other packers out of it.
+
+    Raises:
+        DestinationError: it cannot be made or written, or another ``pack build`` is at work there.
+    """
+    state = os.path.join(path, STATE_NAME)
+    was_made = not os.path.lexists(path)
+    try:
+        make_directory(state)
+        lock = os.open(os.path.join(state, LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise refused(path, error) from error
+    try:
+        _lock_or_refuse(lock, path)
+        yield Destination(path)
+    finally:
+        _remove_unused_state(path, was_made=was_made)
+        os.close(lock)
+
+
+def refused(path: str, error: OSError) -> ShardferryError:
+    """Turn a refused write into an error of ours."""
+    return DestinationError(
+        f"cannot write to {printable(path)}: {error.strerror}; this process runs as uid {os.geteuid()}, "
+        f"gid {os.getegid()}; choose a directory that it may write to"
+    )
+
+
+def _remove_unused_state(path: str, *, was_made: bool) -> None:
+    """Remove the lock and its directory if no plan was saved: a refused start leaves no trace."""
+    state = os.path.join(path, STATE_NAME)
+    with contextlib.suppress(OSError):
+        if os.listdir(state) == [LOCK_NAME]:
+            shutil.rmtree(state)
+            if was_made:
+                os.rmdir(path)
+
+
+def _lock_or_refuse(lock: int, path: str) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise DestinationError(
+            f"another pack build is at work in {printable(path)}; wait for it, or choose another destination"
+        ) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        logger.warning("this filesystem has no locks: run only one pack build on it", extra={"destination": path})
+
+
+def _read_or_none(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None

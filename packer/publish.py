@@ -1,0 +1,98 @@
+"""All shards → ``manifest.json``, written last: the commit of the whole dataset."""
+
+import os
+from collections.abc import Mapping
+from typing import cast
+
+from packer.plan import PackPlan
+from packer.sources.files import Skips
+from packer.write import ShardResult
+from shardferry import __version__
+from shards.digests import BLOCK_BYTES
+from shards.errors import printable
+from shards.files import write_file
+from shards.index_schema import index_name
+from shards.manifest import MANIFEST_NAME, ExtensionEntry, Manifest, ShardEntry, SplitEntry
+from shards.strict_json import JsonValue
+
+
+def make_manifest(
+    plan: PackPlan,
+    results: Mapping[int, ShardResult],
+    *,
+    options: Mapping[str, JsonValue],
+    source_path: str,
+    skips: Skips,
+) -> Manifest:
+    """Describe a finished dataset.
+
+    Args:
+        plan: of the dataset.
+        results: of every shard, by number.
+        options: that shaped the data, for people.
+        source_path: as the user gave it, for people.
+        skips: what was left out of the source.
+    """
+    by_split: dict[str, list[int]] = {}
+    for number, shard in enumerate(plan.shards):
+        by_split.setdefault(shard.split, []).append(number)
+    splits = tuple(
+        SplitEntry(
+            name=name,
+            num_samples=sum(results[number].num_samples for number in numbers),
+            size_bytes=sum(results[number].size_bytes for number in numbers),
+            shards=tuple(_shard_entry(results[number]) for number in numbers),
+            extensions=count_extensions(plan, numbers),
+        )
+        for name, numbers in sorted(by_split.items())
+    )
+    files, classes = plan.content.files, plan.content.classes
+    return Manifest(
+        shard_format=plan.options.format_name,
+        block_bytes=BLOCK_BYTES,
+        splits=splits,
+        classes=classes.names if classes is not None else (),
+        packer={"program": "shardferry pack", "version": __version__, "options": options},
+        source={
+            "kind": "tree",
+            "path": printable(source_path),
+            "num_files": len(files),
+            "size_bytes": files.size_bytes,
+            "skipped": cast("Mapping[str, JsonValue]", {reason.value: n for reason, n in sorted(skips.counts.items())}),
+        },
+    )
+
+
+def write_manifest(manifest: Manifest, directory: str) -> None:
+    """Commit the dataset."""
+    write_file(os.path.join(directory, MANIFEST_NAME), manifest.to_json())
+
+
+def count_extensions(plan: PackPlan, shard_numbers: list[int]) -> dict[str, ExtensionEntry]:
+    """Count the members of some shards by extension."""
+    counts: dict[str, list[int]] = {}
+    num_samples = 0
+    for number in shard_numbers:
+        shard = plan.shards[number]
+        num_samples += shard.num_samples
+        for sample in plan.order[shard.start : shard.end]:
+            for extension, size in plan.content.members(sample):
+                count = counts.setdefault(extension, [0, 0])
+                count[0] += 1
+                count[1] += size
+    return {
+        extension: ExtensionEntry(num_present=present, num_missing=num_samples - present, size_bytes=size)
+        for extension, (present, size) in sorted(counts.items())
+    }
+
+
+def _shard_entry(result: ShardResult) -> ShardEntry:
+    return ShardEntry(
+        name=result.name,
+        size_bytes=result.size_bytes,
+        digest=result.digest,
+        num_samples=result.num_samples,
+        index_name=index_name(result.name),
+        index_size_bytes=result.index_size_bytes,
+        index_digest=result.index_digest,
+    )

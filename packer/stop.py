@@ -1,0 +1,50 @@
+"""Stopping on request: a flag that signals set and work checks between buffers."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from shards.errors import StoppedError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopFlag:
+    """Remembers that a stop was asked for, and why."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+
+    def check(self) -> None:
+        """Raise if a stop was asked for.
+
+        Raises:
+            StoppedError: it was.
+        """
+        if self.reason is not None:
+            raise StoppedError(
+                self.reason, f"stopped by {self.reason}; finished shards are kept, run the same command again to go on"
+            )
+
+    @contextmanager
+    def set_by_signals(self) -> Iterator[None]:
+        """Let SIGINT and SIGTERM set the flag. A second signal interrupts at once.
+
+        Outside of the main thread, where handlers cannot be installed, nothing is changed.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._take_signal) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _take_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self.reason is not None:
+            raise KeyboardInterrupt
+        self.reason = signal.Signals(number).name

@@ -1,0 +1,110 @@
+"""One unit of work: bring one shard of a plan to its final name, or find that it is there already.
+
+An engine calls :func:`finish_shard` in whatever process it likes; values in, values out.
+"""
+
+import errno
+import logging
+import os
+
+from packer.destination import refused
+from packer.plan import ShardPlan
+from packer.write import ReportProgress, ShardResult, ShardWriter
+from shards.digests import BlockHasher, hash_bytes
+from shards.errors import DestinationError, FormatError, NoSpaceError, printable
+from shards.files import free_bytes
+from shards.index import ShardIndex
+from shards.index_schema import index_name
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 8 * 1024 * 1024
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def finish_shard(writer: ShardWriter, plan: ShardPlan, directory: str, report: ReportProgress) -> ShardResult:
+    """Keep a finished shard after a check of its digests, or write it.
+
+    Args:
+        writer: of this process.
+        plan: of the shard.
+        directory: of the dataset.
+        report: called with (samples, bytes) as the work goes on; may raise to stop it.
+
+    Raises:
+        SourceError, SourceChangedError: a source file cannot be read as planned.
+        NoSpaceError: the disk is full.
+        DestinationError: the destination cannot be written.
+    """
+    kept = find_finished(plan, directory, report)
+    if kept is not None:
+        return kept
+    try:
+        return writer.write(plan, directory)
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise NoSpaceError(
+                directory,
+                plan.size_bytes,
+                free_bytes(directory),
+                advice=f"while writing {plan.name}; free some space, then run the same command again to go on",
+            ) from error
+        if error.errno == errno.EFBIG:
+            raise DestinationError(
+                f"{printable(directory)} takes no file of {plan.size_bytes} bytes ({plan.name}): over the limit of the "
+                "filesystem, or of this process (ulimit -f); give a smaller --shard-size"
+            ) from error
+        if error.errno in _REFUSED:
+            raise refused(directory, error) from error
+        raise
+
+
+def find_finished(plan: ShardPlan, directory: str, report: ReportProgress) -> ShardResult | None:
+    """Check whether a shard lies under its final name, whole: size, index, and every block against its digest.
+
+    The caller knows that what lies in the directory belongs to the same plan. A shard that fails the check is
+    reported in the log and packed again.
+    """
+    path = os.path.join(directory, plan.name)
+    try:
+        with open(path, "rb", buffering=0) as shard:
+            if os.fstat(shard.fileno()).st_size != plan.size_bytes:
+                _reject(plan, "its size is wrong")
+                return None
+            with open(os.path.join(directory, index_name(plan.name)), "rb") as file:
+                index_bytes = file.read()
+            with ShardIndex.from_bytes(index_bytes, name=index_name(plan.name)) as index:
+                header, num_samples = index.header, index.num_samples
+            if header.shard_name != plan.name or num_samples != len(plan.keys):
+                _reject(plan, "its index is that of another shard")
+                return None
+            hasher = BlockHasher(header.block_bytes)
+            buffer = memoryview(bytearray(_READ_BYTES))
+            while count := shard.readinto(buffer):
+                hasher.update(buffer[:count])
+                report(0, count)
+    except FileNotFoundError:
+        return None
+    except FormatError as error:
+        _reject(plan, str(error))
+        return None
+    blocks = hasher.finish()
+    if blocks != header.blocks:
+        report(0, -blocks.size_bytes)
+        _reject(plan, "its content is damaged")
+        return None
+    report(num_samples, 0)
+    return ShardResult(
+        name=plan.name,
+        size_bytes=blocks.size_bytes,
+        digest=blocks.shard_digest,
+        num_samples=num_samples,
+        index_size_bytes=len(index_bytes),
+        index_digest=hash_bytes(index_bytes),
+        is_kept=True,
+    )
+
+
+def _reject(plan: ShardPlan, reason: str) -> None:
+    logger.warning("packing a shard again", extra={"shard": plan.name, "reason": reason})

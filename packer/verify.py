@@ -1,0 +1,229 @@
+"""``pack verify``: does a dataset hold what its manifest promises?
+
+The chain is manifest → index (size, digest) → shard (size, every block's digest), so every byte of the dataset is
+checked. With ``deep`` also index ↔ shard: a strict scan of the shard's own format must find the very samples and
+members, at the same offsets, with the same sums. All faults are collected, not only the first.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from shardferry.console.units import format_bytes, format_count
+from shards.digests import BlockHasher, block_ranges, digest_text, hash_bytes
+from shards.errors import (
+    DigestMismatchError,
+    FormatError,
+    IntegrityError,
+    SampleGroupError,
+    SizeMismatchError,
+    printable,
+)
+from shards.files import is_partial_name
+from shards.formats import ShardFormat, find_format
+from shards.index import ShardIndex
+from shards.layout import ScannedSample
+from shards.manifest import MANIFEST_NAME, Manifest, ShardEntry
+from shards.strict_json import JsonValue
+
+MAX_FAULTS_PER_SHARD = 20
+_READ_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was checked and what was found."""
+
+    destination: str
+    dataset_id: str
+    is_deep: bool
+    num_shards: int = 0
+    num_samples: int = 0
+    size_bytes: int = 0
+    faults: list[str] = field(default_factory=list)
+    """One sentence each, naming file and place."""
+    remarks: list[str] = field(default_factory=list)
+    """Things beside the dataset that do no harm."""
+
+    def as_text(self) -> str:
+        """For people, when there are no faults."""
+        counts = f"{format_count(self.num_shards)} shard(s), {format_count(self.num_samples)} samples"
+        depth = ", and every index against its shard" if self.is_deep else ""
+        lines = [f"remark: {remark}" for remark in self.remarks]
+        lines.append(f"verified {counts}, {format_bytes(self.size_bytes)}{depth}: all is well")
+        lines.append(f"dataset id: {self.dataset_id}")
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """For ``--json``."""
+        return {
+            "destination": printable(self.destination),
+            "dataset_id": self.dataset_id,
+            "is_deep": self.is_deep,
+            "num_shards": self.num_shards,
+            "num_samples": self.num_samples,
+            "size_bytes": self.size_bytes,
+            "faults": self.faults,
+            "remarks": self.remarks,
+        }
+
+
+class FaultsFoundError(IntegrityError):
+    """A dataset is not what its manifest promises.
+
+    Attributes:
+        report: all that was found.
+    """
+
+    def __init__(self, report: VerifyReport) -> None:
+        self.report = report
+        lines = "\n".join(f"  {fault}" for fault in report.faults)
+        super().__init__(
+            f"{printable(report.destination)} is damaged, {len(report.faults)} fault(s):\n{lines}\n"
+            "copy the named shards again from a good place, or pack the dataset again"
+        )
+
+
+def verify_dataset(
+    directory: str, manifest: Manifest, *, is_deep: bool, report_bytes: Callable[[int], None]
+) -> VerifyReport:
+    """Check every file of a dataset.
+
+    Args:
+        directory: of the manifest.
+        manifest: of the dataset.
+        is_deep: also compare each index with a strict scan of its shard.
+        report_bytes: called with the number of bytes checked since the last call; may raise to stop.
+    """
+    found = VerifyReport(directory, manifest.dataset_id, is_deep)
+    shard_format = find_format(manifest.shard_format, where=MANIFEST_NAME)
+    for _, entry in manifest.shards():
+        faults = list(_shard_faults(directory, manifest, entry, report_bytes))
+        if is_deep and not faults:
+            faults.extend(_scan_faults(directory, entry, shard_format))
+        found.faults.extend(faults)
+        found.num_shards += 1
+        found.num_samples += entry.num_samples
+        found.size_bytes += entry.size_bytes
+    known = {name for _, entry in manifest.shards() for name in (entry.name, entry.index_name)} | {MANIFEST_NAME}
+    for name in sorted(os.listdir(directory)):
+        if is_partial_name(name):
+            found.remarks.append(f"{printable(name)} is left from a killed run; the next pack build removes it")
+        elif name not in known and not name.startswith("."):
+            found.remarks.append(f"{printable(name)} does not belong to the dataset")
+    return found
+
+
+def _shard_faults(
+    directory: str, manifest: Manifest, entry: ShardEntry, report_bytes: Callable[[int], None]
+) -> Iterator[str]:
+    """Check one shard and its index against the manifest."""
+    index_bytes = _read_index(directory, entry)
+    if isinstance(index_bytes, str):
+        yield index_bytes
+        return
+    try:
+        with ShardIndex.from_bytes(index_bytes, name=entry.index_name) as index:
+            index.validate()
+            header, num_samples = index.header, index.num_samples
+    except FormatError as error:
+        yield str(error)
+        return
+    promised = (
+        entry.name,
+        manifest.shard_format,
+        entry.size_bytes,
+        manifest.block_bytes,
+        entry.digest,
+        entry.num_samples,
+    )
+    actual = (
+        header.shard_name,
+        header.format_name,
+        header.shard_bytes,
+        header.block_bytes,
+        header.blocks.shard_digest,
+        num_samples,
+    )
+    names = ("shard name", "format", "shard size", "block size", "shard digest", "number of samples")
+    wrong = [
+        f"{printable(entry.index_name)}: the {name} is {here}, the manifest says {there}"
+        for name, here, there in zip(names, actual, promised, strict=True)
+        if here != there
+    ]
+    yield from wrong
+    if wrong:
+        return
+    try:
+        with open(os.path.join(directory, entry.name), "rb", buffering=0) as shard:
+            size = os.fstat(shard.fileno()).st_size
+            if size != entry.size_bytes:
+                yield str(SizeMismatchError(entry.name, entry.size_bytes, size))
+                return
+            hasher = BlockHasher(header.block_bytes)
+            buffer = memoryview(bytearray(_READ_BYTES))
+            while count := shard.readinto(buffer):
+                hasher.update(buffer[:count])
+                report_bytes(count)
+    except OSError as error:
+        yield f"{printable(entry.name)}: {error.strerror}"
+        return
+    ranges = block_ranges(entry.size_bytes, header.block_bytes)
+    for number, ((start, _), expected, found) in enumerate(
+        zip(ranges, header.block_digests, hasher.finish().digests, strict=True)
+    ):
+        if expected != found:
+            yield str(DigestMismatchError(entry.name, number, start, digest_text(expected), digest_text(found)))
+
+
+def _read_index(directory: str, entry: ShardEntry) -> bytes | str:
+    """The index file if it is the promised one, else the fault."""
+    try:
+        with open(os.path.join(directory, entry.index_name), "rb") as file:
+            data = file.read()
+    except OSError as error:
+        return f"{printable(entry.index_name)}: {error.strerror}"
+    if len(data) != entry.index_size_bytes:
+        return str(SizeMismatchError(entry.index_name, entry.index_size_bytes, len(data)))
+    digest = hash_bytes(data)
+    if digest != entry.index_digest:
+        return str(DigestMismatchError(entry.index_name, None, 0, entry.index_digest, digest))
+    return data
+
+
+def _scan_faults(directory: str, entry: ShardEntry, shard_format: ShardFormat) -> Iterator[str]:
+    """Compare an index with what a strict reader finds in the shard."""
+    shown = 0
+    path = os.path.join(directory, entry.name)
+    with ShardIndex.open(os.path.join(directory, entry.index_name)) as index, open(path, "rb") as shard:
+        number = 0
+        try:
+            for number, sample in enumerate(shard_format.scan_samples(shard, entry.name), start=1):
+                fault = _sample_fault(index, number - 1, sample)
+                if fault is not None:
+                    yield f"{printable(entry.name)}: {fault}"
+                    shown += 1
+                    if shown == MAX_FAULTS_PER_SHARD:
+                        yield f"{printable(entry.name)}: more faults are not listed"
+                        return
+        except (FormatError, SampleGroupError) as error:
+            yield str(error)
+            return
+        if number != index.num_samples:
+            yield f"{printable(entry.name)}: holds {number} samples, its index has {index.num_samples}"
+
+
+def _sample_fault(index: ShardIndex, number: int, sample: ScannedSample) -> str | None:
+    if number >= index.num_samples:
+        return f"sample {printable(sample.key)} at byte offset {sample.offset} is not in the index"
+    indexed = (index.key(number), index.sample_offset(number), tuple(tuple(member) for member in index.members(number)))
+    scanned = (
+        sample.key,
+        sample.offset,
+        tuple((member.extension, member.offset, member.size, member.crc32c) for member in sample.members),
+    )
+    if indexed == scanned:
+        return None
+    return printable(
+        f"sample {number} is {scanned} in the shard, but {indexed} in the index (extension, offset, size, crc)"
+    )

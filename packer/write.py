@@ -93,8 +93,10 @@ class ShardWriter:
             try:
                 for batch in _batches(plan, shard_format, len(self._sink.view)):
                     self._write_batch(plan, batch, index)
-                self._sink.view[: len(shard_format.end_marker)] = shard_format.end_marker
-                self._sink.flush(len(shard_format.end_marker))
+                marker = shard_format.end_marker
+                self._sink.view[: len(marker)] = marker
+                self._sink.flush(len(marker))
+                self._report(0, len(marker))
                 blocks = self._sink.finish()
             finally:
                 self._sink.abandon()

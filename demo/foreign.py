@@ -32,13 +32,17 @@ def list_shards(directory: str, suffix: str) -> list[str]:
 
 def check_gnu_tar(screen: Screen, programs: Programs, shards: Sequence[str], num_members: int) -> None:
     """Let tar list every shard and compare the number of members."""
-    version = programs.run(["tar", "--version"], is_quiet=True).stdout.splitlines()[0]
+    version = programs.run(["tar", "--version"], is_shown=False).stdout.splitlines()[0]
     num_listed = 0
     for number, shard in enumerate(shards):
-        listed = programs.run(["tar", "--list", "--file", shard], is_quiet=True).stdout.splitlines()
+        is_first = number == 0
+        listed = programs.run(
+            ["tar", "--list", "--file", shard], is_shown=is_first, has_output=False
+        ).stdout.splitlines()
         num_listed += len(listed)
-        if number == 0:
+        if is_first:
             screen.output("\n".join([*listed[:4], "…"]))
+            screen.fact(f"and so for all {len(shards)} shards")
     screen.check(num_listed == num_members, f"{version} lists {num_listed:,} members, expected {num_members:,}")
 
 
@@ -66,7 +70,7 @@ def read_with_tensorflow(programs: Programs, mode: str, *arguments: str) -> Tens
         arguments: directory, and for ``loaders`` the splits.
     """
     shown = ["python", os.path.relpath(TENSORFLOW_SCRIPT), mode, *arguments]
-    done = programs.run([sys.executable, TENSORFLOW_SCRIPT, mode, *arguments], shown=shown, is_quiet=True)
+    done = programs.run([sys.executable, TENSORFLOW_SCRIPT, mode, *arguments], shown=shown, has_output=False)
     found = json.loads(done.stdout.splitlines()[-1])
     return TensorflowReading(
         version=found["version"], num_samples=found["num_samples"], digest=found["digest"], seconds=found["seconds"]

@@ -29,7 +29,14 @@ class Programs:
         path = os.pathsep.join([os.path.join(sys.prefix, "bin"), os.environ.get("PATH", os.defpath)])
         self._environment = {**os.environ, "PATH": path}
 
-    def run(self, words: Sequence[str], *, shown: Sequence[str] | None = None, is_quiet: bool = False) -> Finished:
+    def run(
+        self,
+        words: Sequence[str],
+        *,
+        shown: Sequence[str] | None = None,
+        is_shown: bool = True,
+        has_output: bool = True,
+    ) -> Finished:
         """Run a program to its end; anything but exit code 0 ends the demo.
 
         On a terminal its progress bar is seen live; in a log its messages follow when it has ended.
@@ -37,14 +44,17 @@ class Programs:
         Args:
             words: program and arguments.
             shown: how to show the command, when it differs.
-            is_quiet: show the command but not its output.
+            is_shown: show the command.
+            has_output: show what it prints.
 
         Raises:
             SystemExit: the program failed.
         """
-        self._screen.command(words if shown is None else shown)
+        has_output = has_output and is_shown
+        if is_shown:
+            self._screen.command(words if shown is None else shown)
         started = time.perf_counter()
-        is_live = sys.stderr.isatty() and not is_quiet
+        is_live = sys.stderr.isatty() and has_output
         try:
             done = subprocess.run(
                 list(words),
@@ -62,7 +72,7 @@ class Programs:
         if done.returncode != 0:
             self._screen.output(done.stdout + (done.stderr or ""))
             self._screen.fail(f"{words[0]} ended with exit code {done.returncode}")
-        if not is_quiet:
+        if has_output:
             self._screen.output("\n".join(_readable(line) for line in (done.stderr or "").splitlines()))
             self._screen.output(done.stdout)
         return Finished(stdout=done.stdout, seconds=seconds)

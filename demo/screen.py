@@ -63,12 +63,12 @@ class Screen:
         sys.exit(1)
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Show a table: first column to the left, the others to the right."""
+        """Show a table: columns whose head starts with a blank, numbers that is, are flush right."""
         widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
         for number, row in enumerate((head, *rows)):
             cells = [
-                f"{cell:<{width}}" if column == 0 else f"{cell:>{width}}"
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+                f"{cell:>{width}}" if title.startswith(" ") else f"{cell:<{width}}"
+                for cell, title, width in zip(row, head, widths, strict=True)
             ]
             self._write("   " + "   ".join(cells).rstrip())
             if number == 0:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-HEAVY = ("numpy", "pyarrow", "fsspec", "torch", "tensorflow", "aiofiles", "google_crc32c", "tqdm")
+HEAVY = ("numpy", "pyarrow", "fsspec", "torch", "tensorflow", "tqdm")
 HELP_SCRIPT = """
 import sys
 sys.argv = ["{module}", *{arguments!r}]

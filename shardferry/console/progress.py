@@ -1,6 +1,7 @@
 """How far a long operation is: a bar with an ETA on a terminal, a log line every few seconds elsewhere."""
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 logger = logging.getLogger(__name__)
+
+FALLBACK_COLUMNS = 100
+"""Width of the bar where the terminal does not tell its own."""
 
 LOG_INTERVAL_SECONDS = 5.0
 """Often enough to see that it lives, seldom enough for a log that is kept."""
@@ -64,7 +68,7 @@ class Progress:
             self._bar.close()
             self._bar = None
         elif error is None:
-            self._log("done")
+            self._log("done", is_done=True)
 
     def advance(self, *, num_bytes: int = 0, num_samples: int = 0) -> None:
         """Count finished work; cheap enough for every sample."""
@@ -79,15 +83,15 @@ class Progress:
             self._logged_seconds = now
             self._log("progress")
 
-    def describe(self) -> str:
-        """Say in one line what has been done so far, how fast, and how long the rest will take."""
+    def describe(self, *, is_done: bool = False) -> str:
+        """Say in one line what has been done, how fast, and, unless it is done, how long the rest will take."""
         elapsed = max(self._clock() - self._started_seconds, 1e-9)
         parts = [_of(format_bytes(self.num_bytes), self._total_bytes, format_bytes)]
         if self._total_samples is not None or self.num_samples:
             parts.append(_of(format_count(self.num_samples), self._total_samples, format_count) + " samples")
         parts.append(f"{format_bytes(int(self.num_bytes / elapsed))}/s")
         parts.append(f"{format_seconds(elapsed)} elapsed")
-        if self._total_bytes is not None and 0 < self.num_bytes < self._total_bytes:
+        if not is_done and self._total_bytes is not None and 0 < self.num_bytes < self._total_bytes:
             rest_seconds = elapsed * (self._total_bytes - self.num_bytes) / self.num_bytes
             parts.append(f"about {format_seconds(rest_seconds)} left")
         return ", ".join(parts)
@@ -98,6 +102,7 @@ class Progress:
         class Bar(tqdm):  # type: ignore[type-arg]
             monitor_interval = 0  # no watcher thread: the packer forks
 
+        has_width = _has_width(self._stream)
         return Bar(
             total=self._total_bytes,
             desc=self._description,
@@ -105,7 +110,8 @@ class Progress:
             unit_scale=True,
             unit_divisor=1024,
             file=self._stream,
-            dynamic_ncols=True,
+            dynamic_ncols=has_width,
+            ncols=None if has_width else FALLBACK_COLUMNS,
         )
 
     def _show_samples(self, bar: "tqdm[None]") -> None:
@@ -113,12 +119,12 @@ class Progress:
             text = _of(format_count(self.num_samples), self._total_samples, format_count)
             bar.set_postfix_str(f"{text} samples", refresh=False)
 
-    def _log(self, state: str) -> None:
+    def _log(self, state: str, *, is_done: bool = False) -> None:
         logger.info(
             "%s: %s, %s",
             self._description,
             state,
-            self.describe(),
+            self.describe(is_done=is_done),
             extra={
                 "num_bytes": self.num_bytes,
                 "total_bytes": self._total_bytes,
@@ -127,6 +133,14 @@ class Progress:
                 "elapsed_seconds": round(self._clock() - self._started_seconds, 3),
             },
         )
+
+
+def _has_width(stream: TextIO) -> bool:
+    """Tell whether the terminal knows its width; a fresh pseudo-terminal often says 0, which would hide the bar."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns > 0
+    except (OSError, ValueError):
+        return False
 
 
 def _of(done: str, total: int | None, render: Callable[[int], str]) -> str:

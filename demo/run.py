@@ -193,10 +193,8 @@ class Demo:
         screen.check(packed.num_opens < plain.num_opens, f"{avoided:,} file opens avoided in each epoch")
         screen.fact("")
         screen.fact("Honestly: here the files lie on a local disk and mostly in its page cache, where an open costs")
-        screen.fact(
-            "microseconds, and decoding PNGs takes the time of training either way. On NFS, CephFS or S3 each of those"
-        )
-        screen.fact("opens is one or more network round trips: that is what shards on the node's disk avoid.")
+        screen.fact("microseconds, and decoding PNGs takes the time of training either way. On NFS, CephFS or S3 each")
+        screen.fact("of those opens is one or more network round trips: that is what shards on the node's disk avoid.")
 
     def _say_where_things_are(self) -> None:
         screen = self._screen

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FALLBACK_COLUMNS = 100
-"""Width of the bar where the terminal does not tell its own."""
+FALLBACK_ROWS = 24
+"""Size taken for a terminal that does not tell its own."""
 
 LOG_INTERVAL_SECONDS = 5.0
 """Often enough to see that it lives, seldom enough for a log that is kept."""
@@ -102,7 +103,7 @@ class Progress:
         class Bar(tqdm):  # type: ignore[type-arg]
             monitor_interval = 0  # no watcher thread: the packer forks
 
-        has_width = _has_width(self._stream)
+        has_size = _has_size(self._stream)
         return Bar(
             total=self._total_bytes,
             desc=self._description,
@@ -110,8 +111,9 @@ class Progress:
             unit_scale=True,
             unit_divisor=1024,
             file=self._stream,
-            dynamic_ncols=has_width,
-            ncols=None if has_width else FALLBACK_COLUMNS,
+            dynamic_ncols=has_size,
+            ncols=None if has_size else FALLBACK_COLUMNS,
+            nrows=None if has_size else FALLBACK_ROWS,
         )
 
     def _show_samples(self, bar: "tqdm[None]") -> None:
@@ -135,12 +137,13 @@ class Progress:
         )
 
 
-def _has_width(stream: TextIO) -> bool:
-    """Tell whether the terminal knows its width; a fresh pseudo-terminal often says 0, which would hide the bar."""
+def _has_size(stream: TextIO) -> bool:
+    """Tell whether the terminal knows its size; a fresh pseudo-terminal often says 0, which would hide the bar."""
     try:
-        return os.get_terminal_size(stream.fileno()).columns > 0
+        size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         return False
+    return size.columns > 0 and size.lines > 0
 
 
 def _of(done: str, total: int | None, render: Callable[[int], str]) -> str:

@@ -11,7 +11,7 @@ import pytest
 Samples = dict[str, dict[str, bytes]]
 
 FILES: dict[str, bytes] = {
-    "cats/0001.jpg": b"\xff\xd8 a cat",
+    "cats/0001.jpg": b"\xff\xd8 a cat" * 1000,
     "cats/0001.txt": b"eine Katze",
     "cats/0002.jpg": b"\xff\xd8 another",
     "cats/0002.txt": b"",
@@ -72,7 +72,7 @@ def test_webdataset_reads_what_pack_writes(source: Path, tmp_path: Path) -> None
 
 
 def test_webdataset_reads_all_shards_of_a_split_and_the_class(source: Path, tmp_path: Path) -> None:
-    dataset = pack(source, tmp_path / "packed", "--shard-size", "4KiB", "--class-from-dir", "--shuffle", "3")
+    dataset = pack(source, tmp_path / "packed", "--shard-size", "12KiB", "--class-from-dir", "--shuffle", "3")
     shards = shards_of(dataset, ".tar")
     assert len(shards) > 1
     classes = ["cats", "dogs", "möwen"]
@@ -113,7 +113,7 @@ def read_with_tensorflow(paths: list[str], extensions: list[str]) -> Iterator[tu
 
 
 def test_tensorflow_reads_what_pack_writes(source: Path, tmp_path: Path) -> None:
-    dataset = pack(source, tmp_path / "packed", "--format", "tfrecord", "--shard-size", "4KiB")
+    dataset = pack(source, tmp_path / "packed", "--format", "tfrecord", "--shard-size", "12KiB")
     shards = shards_of(dataset, ".tfrecord")
     assert len(shards) > 1
     assert dict(read_with_tensorflow(shards, ["jpg", "txt"])) == expected_samples()

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -320,6 +321,23 @@ def test_progress_is_a_bar_on_a_terminal(root_logger: logging.Logger) -> None:
     assert "2.00k/2.00k" in shown
     assert "2 of 2 samples" in shown
     assert "\ra line between\n" in shown or "\na line between\n" in shown
+
+
+def test_progress_is_seen_on_a_terminal_without_a_size() -> None:
+    script = (
+        "from shardferry.console import Progress, setup_logging\n"
+        "setup_logging()\n"
+        "with Progress('packing', total_bytes=2048) as progress: progress.advance(num_bytes=2048)\n"
+    )
+    reader, writer = pty.openpty()
+    subprocess.run([sys.executable, "-c", script], stderr=writer, check=True)
+    os.close(writer)
+    shown = b""
+    with contextlib.suppress(OSError):  # reading a closed terminal ends with EIO
+        while piece := os.read(reader, 4096):
+            shown += piece
+    os.close(reader)
+    assert b"2.00k/2.00k" in shown
 
 
 def test_progress_is_silent_when_quiet(root_logger: logging.Logger) -> None:

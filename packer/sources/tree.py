@@ -116,8 +116,13 @@ class _Walk:
                 if entry.is_symlink() and self._policy is not SymlinkPolicy.FOLLOW:
                     self._leave_link(prefix + name)
                     continue
+                try:
+                    is_directory = entry.is_dir()
+                except OSError as error:  # a link that leads to itself, or through a directory that is closed to us
+                    self._complain(prefix + name, error.strerror)
+                    continue
                 # a directory sorts as if its name ended in "/", which gives the byte order of whole paths
-                kept.append((name + b"/" if entry.is_dir() else name, entry, prefix))
+                kept.append((name + b"/" if is_directory else name, entry, prefix))
         kept.sort(key=_first, reverse=True)
         return kept
 

@@ -1,0 +1,109 @@
+"""Small source trees, and `pack` as a user runs it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from shards.index import ShardIndex
+from shards.manifest import Manifest
+
+PACK = os.path.join(os.path.dirname(sys.executable), "pack")
+
+MakeTree = Callable[..., str]
+RunPack = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A finished dataset, read back through its indexes."""
+
+    path: str
+    manifest: Manifest
+
+    def samples(self, split: str) -> dict[str, dict[str, bytes]]:
+        found = {}
+        for entry in self.manifest.split(split).shards:
+            data = Path(self.path, entry.name).read_bytes()
+            with ShardIndex.open(os.path.join(self.path, entry.index_name)) as index:
+                for number in range(index.num_samples):
+                    members = index.members(number)
+                    found[index.key(number)] = {m.extension: data[m.offset : m.offset + m.size] for m in members}
+        return found
+
+    def file_bytes(self) -> dict[str, bytes]:
+        """Every file of the dataset, without the packer's own state."""
+        return {
+            name: Path(self.path, name).read_bytes() for name in sorted(os.listdir(self.path)) if name != ".pack"
+        }
+
+    def shard_bytes(self) -> dict[str, bytes]:
+        """Shards and indexes, whose bytes must never depend on where and how the work was done."""
+        return {name: data for name, data in self.file_bytes().items() if name != "manifest.json"}
+
+
+@pytest.fixture
+def make_tree(tmp_path: Path) -> MakeTree:
+    """Write files below a directory; names may be bytes."""
+
+    def make(files: Mapping[str | bytes, bytes], name: str = "source") -> str:
+        root = os.fsencode(tmp_path / name)
+        for path, data in files.items():
+            full = os.path.join(root, os.fsencode(path))
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "wb") as file:
+                file.write(data)
+        return os.fsdecode(root)
+
+    return make
+
+
+@pytest.fixture
+def pack() -> RunPack:
+    """Run the installed program; stdout and stderr as text."""
+
+    def run(
+        *args: str, env: Mapping[str, str] | None = None, cwd: str | None = None, umask: int = -1, uid: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PACK, *args],
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            umask=umask,
+            user=uid,
+            group=uid,
+            extra_groups=None if uid is None else [],
+            check=False,
+            timeout=60,
+        )
+
+    return run
+
+
+@pytest.fixture
+def read_dataset() -> Callable[[str], Dataset]:
+    """Open a finished dataset."""
+
+    def read(path: str) -> Dataset:
+        data = Path(path, "manifest.json").read_bytes()
+        return Dataset(str(path), Manifest.from_json(data, name="manifest.json"))
+
+    return read
+
+
+@pytest.fixture
+def many_files() -> dict[str, bytes]:
+    """120 samples of two members in three directories, some empty, of differing sizes."""
+    files = {}
+    for number in range(120):
+        stem = f"class{number % 3}/img{number:04d}"
+        files[f"{stem}.jpg"] = bytes((number * 7 + i) % 251 for i in range(number * 53 % 4000))
+        files[f"{stem}.json"] = b'{"number": %d}' % number
+    return files

@@ -137,6 +137,12 @@ def _read_columns(source: "pa.Buffer", name: str) -> tuple[IndexHeader, IndexCol
     )
     if columns.first_member[0] != 0 or columns.first_member[-1] != num_members:
         raise IndexFormatError(name, None, "samples and members do not fit together")
+    for text, data in (
+        (columns.key_offsets, columns.key_bytes),
+        (columns.dictionary_offsets, columns.dictionary_bytes),
+    ):
+        if text[0] != 0 or text[-1] > len(data):
+            raise IndexFormatError(name, None, "a text column lies outside its bytes")
     return header, columns
 
 

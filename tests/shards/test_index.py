@@ -429,6 +429,13 @@ def test_other_columns_compression_nulls_and_batches_are_refused() -> None:
             ShardIndex.from_bytes(damaged, name="x")
 
 
+def test_bytes_before_the_first_key_are_refused() -> None:
+    data = build(SAMPLES)
+    place = data.index(np.array([0, 6, 12, 18, 24], np.int32).tobytes())
+    with pytest.raises(IndexFormatError, match="text column"):
+        ShardIndex.from_bytes(data[:place] + b"\1" + data[place + 1 :], name="x")
+
+
 def test_an_arrow_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.arrow"
     with pa.ipc.new_file(path, pa.schema([("a", pa.int64())])) as writer:

@@ -14,7 +14,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Self
@@ -194,6 +194,11 @@ class DatasetDirectory:
         else:
             os.unlink(trash_path)
 
+    def clear_way(self, name: str) -> None:
+        """Take away what a rename could not replace: a directory under a file's name."""
+        if os.path.isdir(self.final_path(name)) and not os.path.islink(self.final_path(name)):
+            self.discard(name)
+
     def record(self, file: WantedFile) -> None:
         """Remember that a file was just committed, as it is now; :meth:`save_records` writes it down."""
         observed = self.observe(file.name)
@@ -208,11 +213,20 @@ class DatasetDirectory:
         except FileNotFoundError:
             return None
 
+    def announce(self) -> None:
+        """Write down what is going to be staged, for those who look at the cache meanwhile. Best effort."""
+        self._merge_status({})
+
     def save_records(self) -> None:
         """Add the new records to the status file. Best effort: a record that is lost costs hashing a file again."""
         records = dict(self._new_records)
-        if not records:
-            return
+        if records and self._merge_status(records):
+            for name, record in records.items():
+                if self._new_records.get(name) == record:
+                    del self._new_records[name]
+
+    def _merge_status(self, records: Mapping[str, FileRecord]) -> bool:
+        """Write the status file with what it has, and these records; tell whether that went well."""
         try:
             lock = os.open(self._layout.stage_dir(self.dataset_id), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -225,10 +239,8 @@ class DatasetDirectory:
                 os.close(lock)
         except OSError as error:
             logger.warning("status not written", extra={"reason": str(error)})
-            return
-        for name, record in records.items():
-            if self._new_records.get(name) == record:
-                del self._new_records[name]
+            return False
+        return True
 
     def read_manifest(self) -> bytes | None:
         """Read the staged manifest; None when the dataset is not complete."""

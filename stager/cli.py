@@ -71,8 +71,10 @@ def cli() -> None:
     "links",
     type=click.Path(),
     multiple=True,
+    envvar="STAGE_LINK",
     show_envvar=True,
-    help="Symbolic link to point at the staged dataset: a stable path for training code. May be repeated.",
+    help="Symbolic link to point at the staged dataset: a stable path for training code. May be repeated; in the "
+    "variable, paths are separated by colons.",
 )
 @click.option(
     "--lease-ttl",
@@ -95,7 +97,7 @@ def cli() -> None:
     show_envvar=True,
     help="File for the last words, one line of JSON; only written when it exists.",
 )
-@click.option("--json", "is_json", is_flag=True, help="Print the report as one JSON object.")
+@click.option("--json", "is_json", is_flag=True, envvar="STAGE_JSON", help="Print the report as one JSON object.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @click.option("-q", "--quiet", is_flag=True, help="Log warnings and errors only, show no progress.")
 def run(
@@ -162,7 +164,7 @@ def run(
     show_envvar=True,
     help="Root of this node's cache.",
 )
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@click.option("--json", "is_json", is_flag=True, envvar="STAGE_JSON", help="Print one JSON object.")
 def status(cache_dir: str, is_json: bool) -> None:
     """Show what the cache holds: datasets, how complete they are, and who protects them.
 

@@ -11,7 +11,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TypeVar, TypeVarTuple
 
-from stager.threads import run_in_thread
+from stager.threads import finish_in_thread, run_in_thread
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -60,8 +60,11 @@ class Connections:
         return await run_in_thread(self._disk, function, *args)
 
     async def on_commit(self, function: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
-        """Run work that waits for the disk to be durable, in a thread of its own so that blocks go on meanwhile."""
-        return await run_in_thread(self._commit, function, *args)
+        """Run work that waits for the disk to be durable, in a thread of its own so that blocks go on meanwhile.
+
+        It is done even when the run is stopped: the bytes are all there, giving them up would be a waste.
+        """
+        return await finish_in_thread(self._commit, function, *args)
 
     def close(self) -> None:
         """Let the threads end without waiting for one that hangs."""

@@ -156,9 +156,7 @@ class Fetcher:
             )
             await self._fill(claim, step.shard, digests, version, promised)
             # both wait for the disk, so the index waits until the connections have moved on to the next shard
-            if index is not None:
-                await self._commit_index(step.index.file, index)
-            await self._connections.on_commit(claim.commit)
+            await self._connections.on_commit(self._commit, step, index, claim)
         logger.debug("shard staged", extra={"shard": step.shard.name, "num_bytes": step.shard.size_bytes})
 
     async def _fill(
@@ -231,7 +229,7 @@ class Fetcher:
         with await self._connections.on_disk(create_partial, path) as index:
             await self._fetch_file(step.index.file, index)
             await self._connections.on_disk(read_block_digests, index.path, step.shard, self._connections.block_bytes)
-            await self._commit_index(step.index.file, index)
+            await self._connections.on_commit(self._commit, step, index, None)
 
     async def _has_index(self, step: ShardStep) -> bool:
         """Tell whether the right index lies under its final name; hashes it, since block digests hang on it."""
@@ -241,9 +239,15 @@ class Fetcher:
             return False
         return await digest_file(self._connections, self._dataset.final_path(file.name)) == file.digest
 
-    async def _commit_index(self, file: WantedFile, index: PartialFile) -> None:
-        await self._connections.on_commit(index.commit, file.size_bytes)
-        self._dataset.record(file)
+    def _commit(self, step: ShardStep, index: PartialFile | None, claim: Claim | None) -> None:
+        """Give final names, index first: a shard that is there has its index."""
+        if index is not None:
+            file = step.index.file
+            self._dataset.clear_way(file.name)
+            index.commit(file.size_bytes)
+            self._dataset.record(file)
+        if claim is not None:
+            claim.commit()
 
     async def _fetch_file(self, file: WantedFile, partial: PartialFile) -> None:
         """Bring a whole file into a partial, in pieces of a buffer, and check its digest; does not commit it."""

@@ -26,8 +26,6 @@ def open_cache(root: str) -> CacheLayout:
     layout = CacheLayout(root)
     with explain_not_writable(root):
         make_directory(root)
-        if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), root)
         if not os.path.lexists(layout.version_path):
             write_file(layout.version_path, encode_version())
     check_cache_version(layout)

@@ -122,7 +122,7 @@ async def stage_dataset(config: StageConfig, remote: Remote) -> StageReport:
         resumed_bytes=totals.resumed_bytes,
         fetched_bytes=totals.fetched_bytes,
         peer_bytes=totals.peer_bytes,
-        retries=getattr(remote, "num_retries", 0),
+        retries=remote.num_retries if isinstance(remote, RetryingRemote) else 0,
         seconds=time.monotonic() - started_at,
     )
 
@@ -145,6 +145,7 @@ async def _stage_files(
     if plan.was_complete:
         # taken back before anything is replaced: a manifest means that the dataset is complete
         dataset.withdraw_manifest()
+    dataset.announce()
     logger.info(
         "staging",
         extra={

@@ -31,6 +31,20 @@ async def run_in_thread(executor: Executor, function: Callable[[*Arguments], Res
         raise
 
 
+async def finish_in_thread(executor: Executor, function: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
+    """Run a blocking function in a thread, to its end even when the caller is cancelled before it has begun.
+
+    Raises:
+        asyncio.CancelledError: the caller was cancelled; the function has ended by then.
+    """
+    future = asyncio.wrap_future(executor.submit(function, *args))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await _wait_for_end(future)
+        raise
+
+
 async def _wait_for_end(future: "asyncio.Future[Result]") -> None:
     """Wait until the thread is done, whatever comes of it and however often the waiter is cancelled."""
     while not future.done():

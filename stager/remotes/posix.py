@@ -97,7 +97,7 @@ def _fill(fd: int, offset: int, buffer: memoryview, path: str) -> None:
 
 def _version_of(status: os.stat_result, path: str) -> RemoteVersion:
     if not stat.S_ISREG(status.st_mode):
-        raise RemoteError(f"{printable(path)} is not a regular file", is_transient=False)
+        raise RemoteMissingError(f"{printable(path)} is not a regular file")
     # no device number: it changes when a network mount is mounted again
     return RemoteVersion(status.st_size, f"inode {status.st_ino}, mtime {status.st_mtime_ns} ns")
 

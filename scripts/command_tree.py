@@ -1,10 +1,13 @@
 """The command lines as data: every command of the programs with its parameters, for the documentation scripts."""
 
 import importlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
+
+_DEFAULT = re.compile(r"[\[;]\s*default: ([^;\]]*)")
 
 PROGRAMS = {"pack": "packer.cli", "stage": "stager.cli", "load": "loaders.cli"}
 
@@ -73,7 +76,9 @@ def _walk(command: click.Command, context: click.Context, words: tuple[str, ...]
 
 def _document(option: click.Option, context: click.Context) -> DocumentedOption:
     environment = option.envvar
-    if environment is None and option.allow_from_autoenv and context.auto_envvar_prefix and option.name:
+    if not option.expose_value:
+        environment = None  # --version and the like act at once, no variable switches them on
+    elif environment is None and option.allow_from_autoenv and context.auto_envvar_prefix and option.name:
         environment = f"{context.auto_envvar_prefix}_{option.name.upper()}"
     elif not isinstance(environment, str | None):
         environment = environment[0]
@@ -89,9 +94,10 @@ def _document(option: click.Option, context: click.Context) -> DocumentedOption:
 
 def _show_default(option: click.Option, context: click.Context) -> str:
     record = option.get_help_record(context)
-    help_text = record[1] if record is not None else ""
-    _, found, tail = help_text.rpartition("default: ")
-    return tail.split(";")[0].rstrip("]").strip() if found else ""
+    found = _DEFAULT.search(record[1]) if record is not None else None
+    if found is None or "default:" in (option.help or ""):
+        return ""
+    return found[1].strip("() ")
 
 
 def _dedent(text: str | None) -> str:

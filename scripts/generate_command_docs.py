@@ -57,7 +57,7 @@ def _render_option(option: DocumentedOption) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
     value = f" `{option.metavar}`" if option.metavar else ""
     default = f" Default: `{option.default}`." if option.default else ""
-    meaning = (" ".join(option.help.split()) + default).replace("|", "\\|").replace("<", "\\<")
+    meaning = (" ".join(option.help.split()) + default).strip().replace("|", "\\|").replace("<", "\\<")
     environment = f"`{option.environment}`" if option.environment else ""
     return f"| {names}{value.replace('|', chr(92) + '|')} | {environment} | {meaning} |"
 

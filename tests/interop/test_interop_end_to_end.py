@@ -15,7 +15,7 @@ FILES: dict[str, bytes] = {
     "cats/0001.txt": b"eine Katze",
     "cats/0002.jpg": b"\xff\xd8 another",
     "cats/0002.txt": b"",
-    "dogs/0001.jpg": b"\xff\xd8 a dog \x00\x00",
+    "dogs/0001.jpg": b"\xff\xd8 a dog \x00\x00" * 1000,
     "dogs/0001.txt": b"a dog",
     "dogs/very-long-name-" + "x" * 120 + ".jpg": b"\xff\xd8" + bytes(range(256)) * 40,
     "dogs/very-long-name-" + "x" * 120 + ".txt": b"long",
@@ -72,7 +72,7 @@ def test_webdataset_reads_what_pack_writes(source: Path, tmp_path: Path) -> None
 
 
 def test_webdataset_reads_all_shards_of_a_split_and_the_class(source: Path, tmp_path: Path) -> None:
-    dataset = pack(source, tmp_path / "packed", "--shard-size", "12KiB", "--class-from-dir", "--shuffle", "3")
+    dataset = pack(source, tmp_path / "packed", "--shard-size", "18KiB", "--class-from-dir", "--shuffle", "3")
     shards = shards_of(dataset, ".tar")
     assert len(shards) > 1
     classes = ["cats", "dogs", "möwen"]
@@ -113,7 +113,7 @@ def read_with_tensorflow(paths: list[str], extensions: list[str]) -> Iterator[tu
 
 
 def test_tensorflow_reads_what_pack_writes(source: Path, tmp_path: Path) -> None:
-    dataset = pack(source, tmp_path / "packed", "--format", "tfrecord", "--shard-size", "12KiB")
+    dataset = pack(source, tmp_path / "packed", "--format", "tfrecord", "--shard-size", "18KiB")
     shards = shards_of(dataset, ".tfrecord")
     assert len(shards) > 1
     assert dict(read_with_tensorflow(shards, ["jpg", "txt"])) == expected_samples()

@@ -11,7 +11,7 @@
     dataset = ShardDataset("/data/flowers", split="train", transform=decode)
     loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=4)
 
-This module alone imports torch. Worker processes get the dataset by fork or by pickle (spawn, forkserver) and map the
+This module alone imports torch. Worker processes get the dataset by fork or by pickle (spawn, forkserver) and open the
 shards on first use; shuffling, batching, samplers and persistent workers are PyTorch's own.
 """
 
@@ -88,8 +88,9 @@ class ShardDataset(torch.utils.data.Dataset[Item], Generic[Item]):
         return self.transform(self.dataset[position])
 
     def __getitems__(self, positions: Sequence[int]) -> list[Item]:
-        """Give the items of a whole batch; PyTorch calls this when it is there."""
+        """Give the items of a whole batch, all read from the disk at once; PyTorch calls this when it is there."""
         dataset, transform = self.dataset, self.transform
+        dataset.prefetch(positions)
         return [transform(dataset[position]) for position in positions]
 
 

@@ -3,7 +3,7 @@
 Rules:
     * A sample is a small handle (shard, row); a member's bytes are read at ``sample["jpg"]``, not before. Whoever
       wants only the labels reads only the labels.
-    * It stays readable after the dataset is closed, for it keeps its shard mapped.
+    * It stays readable after the dataset is closed, for it keeps its shard open.
     * Pickling reads all members: what arrives in the other process no longer depends on files.
 """
 
@@ -16,7 +16,7 @@ Default = TypeVar("Default")
 
 
 class SampleStore(Protocol):
-    """Where a sample's bytes come from: a mapped shard, or memory for a sample that was sent by pickle."""
+    """Where a sample's bytes come from: an open shard, or memory for a sample that was sent by pickle."""
 
     def key(self, row: int) -> str:
         """Give the key of a sample."""

@@ -3,10 +3,10 @@
 Rules:
     * Sample numbers count through the shards in manifest order; a bisection over one number per shard finds a sample.
       There is no Python object per sample, whatever the size of the dataset.
-    * Shards are mapped on first use in each process. Maps are inherited over ``fork`` (they have no file position
-      to share) and opened anew after ``spawn``: pickling carries names and numbers only.
-    * At most :data:`MAX_MAPPED_SHARDS`, and half of the process's file descriptors, are mapped at once; the one that
-      was mapped first goes first.
+    * Shards are opened on first use in each process. Open ones are inherited over ``fork`` (reads are by offset, there
+      is no file position to share) and opened anew after ``spawn``: pickling carries names and numbers only.
+    * At most :data:`MAX_OPEN_SHARDS`, and half of the process's file descriptors, are open at once; the one that was
+      opened first goes first.
     * The dataset's lease is held while the reader is open; a reader that came by pickle takes its own at its first
       read.
 """
@@ -18,14 +18,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TypedDict
 
-from loaders.reader import MappedShard, ShardFile
+from loaders.reader import OpenShard, ShardFile
 from loaders.sample import Sample
 from shards.errors import NotStagedError, printable
 from shards.leases import HeldDataset, hold_dataset
 from shards.manifest import ShardEntry
 
-MAX_MAPPED_SHARDS = 4096
-"""Mapped at once in a process. A map costs one file descriptor, and some 10 KB for what its index needs."""
+MAX_OPEN_SHARDS = 4096
+"""Open at once in a process. Each costs a file descriptor, and some 10 KB for what its index needs."""
 
 
 class _PickledState(TypedDict):
@@ -50,8 +50,8 @@ class SplitReader:
         self._lease_dir = lease_dir
         self._verify_crc = verify_crc
         self._starts = list(itertools.accumulate((shard.num_samples for shard in shards), initial=0))
-        self._mapped: dict[int, MappedShard] = {}
-        self._max_mapped = _max_mapped_shards()
+        self._open: dict[int, OpenShard] = {}
+        self._max_open = _max_open_shards()
         self._lease: HeldDataset | None = None
         self._is_closed = False
 
@@ -72,16 +72,16 @@ class SplitReader:
         """
         starts = self._starts
         shard_index = bisect_right(starts, number) - 1
-        mapped = self._mapped.get(shard_index)
-        if mapped is None:
-            mapped = self._map_shard(shard_index)
-        return Sample(mapped, number - starts[shard_index], number)
+        shard = self._open.get(shard_index)
+        if shard is None:
+            shard = self._open_shard(shard_index)
+        return Sample(shard, number - starts[shard_index], number)
 
     def samples(self, numbers: range) -> Iterator[Sample]:
         """Give samples in ascending order, shard by shard.
 
-        A shard that this pass has mapped and read to its end is dropped: a pass over a dataset must not leave all of
-        it mapped. The last one stays, for passes over neighbouring slices.
+        A shard that this pass has opened and read to its end is dropped: a pass over a dataset must not leave all of
+        it open. The last one stays, for passes over neighbouring slices.
 
         Args:
             numbers: consecutive sample numbers.
@@ -92,19 +92,25 @@ class SplitReader:
             shard_index = bisect_right(starts, number) - 1
             first = starts[shard_index]
             end = min(numbers.stop, starts[shard_index + 1])
-            known = self._mapped.get(shard_index)
-            mapped = known or self._map_shard(shard_index)
+            known = self._open.get(shard_index)
+            shard = known or self._open_shard(shard_index)
             for row in range(number - first, end - first):
-                yield Sample(mapped, row, first + row)
+                yield Sample(shard, row, first + row)
             if known is None and end == starts[shard_index + 1]:
-                self._mapped.pop(shard_index, None)
+                self._open.pop(shard_index, None)
             number = end
 
-    def locate(self, number: int) -> tuple[MappedShard, int]:
+    def locate(self, number: int) -> tuple[OpenShard, int]:
         """Give the shard of a sample and its row there."""
         shard_index = bisect_right(self._starts, number) - 1
-        mapped = self._mapped.get(shard_index) or self._map_shard(shard_index)
-        return mapped, number - self._starts[shard_index]
+        shard = self._open.get(shard_index) or self._open_shard(shard_index)
+        return shard, number - self._starts[shard_index]
+
+    def prefetch(self, numbers: Iterable[int]) -> None:
+        """Ask the kernel to read samples from the disk, all at once and in the background."""
+        for number in numbers:
+            shard, row = self.locate(number)
+            shard.prefetch(row)
 
     def find(self, key: str) -> int | None:
         """Give the number of the sample with a key; searches the shards one after the other.
@@ -112,8 +118,8 @@ class SplitReader:
         The first search reads all keys and keeps 12 bytes a sample.
         """
         for shard_index, first in enumerate(self._starts[:-1]):
-            mapped = self._mapped.get(shard_index) or self._map_shard(shard_index)
-            row = mapped.index.find(key)
+            shard = self._open.get(shard_index) or self._open_shard(shard_index)
+            row = shard.index.find(key)
             if row is not None:
                 return first + row
         return None
@@ -136,32 +142,32 @@ class SplitReader:
                 ) from None
 
     def close(self) -> None:
-        """Release the lease and drop the maps; samples that are still around stay readable. May be called twice."""
+        """Release the lease and drop the shards; samples that are still around stay readable. May be called twice."""
         self._is_closed = True
-        self._mapped.clear()
+        self._open.clear()
         if self._lease is not None:
             self._lease.close()
             self._lease = None
 
-    def _map_shard(self, shard_index: int) -> MappedShard:
+    def _open_shard(self, shard_index: int) -> OpenShard:
         self.hold()
         # Without a lock: a lock that another thread holds at a fork would stay locked in the child for ever. Two
-        # threads may map the same shard at the same time; one of the maps is dropped.
-        while len(self._mapped) >= self._max_mapped:
+        # threads may open the same shard at the same time; one of the two is dropped.
+        while len(self._open) >= self._max_open:
             try:
-                self._mapped.pop(next(iter(self._mapped)), None)
+                self._open.pop(next(iter(self._open)), None)
             except (StopIteration, RuntimeError):
                 break
-        mapped = MappedShard(self.shards[shard_index], verify_crc=self._verify_crc)
-        self._mapped[shard_index] = mapped
-        return mapped
+        shard = OpenShard(self.shards[shard_index], verify_crc=self._verify_crc)
+        self._open[shard_index] = shard
+        return shard
 
 
-def _max_mapped_shards() -> int:
+def _max_open_shards() -> int:
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft_limit == resource.RLIM_INFINITY:
-        return MAX_MAPPED_SHARDS
-    return max(1, min(MAX_MAPPED_SHARDS, soft_limit // 2))
+        return MAX_OPEN_SHARDS
+    return max(1, min(MAX_OPEN_SHARDS, soft_limit // 2))
 
 
 def list_shard_files(directory: str, entries: Iterable[ShardEntry]) -> tuple[ShardFile, ...]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import loaders
 from loaders.sample import Sample
-from shards.errors import DigestMismatchError, LoadError, MissingMemberError
+from shards.errors import DigestMismatchError, LoadError, MissingMemberError, SizeMismatchError
 
 
 def contents(samples):
@@ -212,6 +212,27 @@ def damage_member(built, number, extension):
         byte = file.read(1)[0]
         file.seek(offset)
         file.write(bytes([byte ^ 0x10]))
+
+
+def test_prefetch_changes_nothing_but_the_page_cache(built):
+    with loaders.open_dataset(built.path) as dataset:
+        dataset.prefetch([])
+        dataset.prefetch([3, -1, 22, 3])
+        assert contents(dataset) == built.samples
+        with pytest.raises(IndexError):
+            dataset.prefetch([23])
+
+
+def test_a_sample_in_hand_of_a_shard_that_was_cut_is_an_error_and_no_crash(built):
+    with loaders.open_dataset(built.path) as dataset:
+        sample, view = dataset[4], dataset[4].view
+        os.chmod(built.shard_path(0), 0o644)
+        os.truncate(built.shard_path(0), 64)
+        for read in (sample.__getitem__, view):
+            with pytest.raises(SizeMismatchError, match="actual 64 bytes"):
+                read("jpg")
+        with pytest.raises(SizeMismatchError):
+            sample.to_dict()
 
 
 def test_wrong_options_are_refused(built):

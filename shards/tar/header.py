@@ -138,7 +138,9 @@ def check_checksum(block: bytes) -> None:
             stands in place of a tar is often a readable error page.
     """
     summed = block[:148] + b" " * 8 + block[156:]
-    unsigned = sum(summed)
+    # The low half of Adler-32 is one more than the sum modulo 65521, which 512 ASCII bytes cannot reach. It is
+    # several times as fast as a sum.
+    unsigned = (adler32(summed) & 0xFFFF) - 1 if summed.isascii() else sum(summed)
     try:
         stored = decode_number(block[148:156])
     except HeaderFault as fault:

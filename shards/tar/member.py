@@ -1,7 +1,9 @@
 """The values a tar decoder gives: members, where their data lie, and the limits it keeps; pure."""
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -15,6 +17,19 @@ class MemberKind(enum.Enum):
     CHARACTER_DEVICE = "character device"
     BLOCK_DEVICE = "block device"
     FIFO = "fifo"
+
+
+DATALESS_KINDS: Mapping[bytes, MemberKind] = MappingProxyType(
+    {
+        b"1": MemberKind.HARD_LINK,
+        b"2": MemberKind.SYMLINK,
+        b"3": MemberKind.CHARACTER_DEVICE,
+        b"4": MemberKind.BLOCK_DEVICE,
+        b"5": MemberKind.DIRECTORY,
+        b"6": MemberKind.FIFO,
+    }
+)
+"""By typeflag, the kinds whose size field says nothing: no data follow, whatever it claims."""
 
 
 class TarMember(NamedTuple):

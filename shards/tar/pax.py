@@ -15,6 +15,7 @@ PaxRecords = Sequence[tuple[bytes, bytes]]
 
 _MAX_LENGTH_DIGITS = 10
 _MAX_NUMBER_DIGITS = 20
+_RELEVANT = frozenset({b"path", b"linkpath", b"size"})
 
 
 def parse_records(data: bytes) -> PaxRecords:
@@ -49,6 +50,11 @@ def parse_records(data: bytes) -> PaxRecords:
     if data[start:].strip(b"\0"):
         raise HeaderFault(f"bad PAX record at byte {start} of the header: bytes after a zero byte")
     return records
+
+
+def keep_relevant(records: PaxRecords) -> PaxRecords:
+    """Keep the records that say something about name, link target, size or holes. Times and owners do not matter."""
+    return [record for record in records if record[0] in _RELEVANT or record[0].startswith(b"GNU.sparse.")]
 
 
 def last_value(records: PaxRecords, keyword: bytes) -> bytes | None:
@@ -89,6 +95,12 @@ class Extension:
     long_name: bytes | None = None
     long_link: bytes | None = None
     is_empty: bool = True
+    """Whether there was no such entry."""
+
+    @property
+    def has_nothing_to_say(self) -> bool:
+        """Whether the member is all that its own header says."""
+        return not self.records and self.long_name is None and self.long_link is None
 
     def text(self, keyword: bytes, long_text: bytes | None) -> bytes | None:
         """Give a name: of the GNU long-name entry, else of the extended header, else None.

@@ -17,8 +17,8 @@ from shards.tar.header import (
     is_header,
     quote,
 )
-from shards.tar.member import MemberKind, TarLimits, TarMember
-from shards.tar.pax import Extension, PaxRecords, last_number, last_value, parse_records
+from shards.tar.member import DATALESS_KINDS, MemberKind, TarLimits, TarMember
+from shards.tar.pax import Extension, PaxRecords, keep_relevant, last_number, last_value, parse_records
 from shards.tar.source import ByteSource
 from shards.tar.sparse import (
     MapText,
@@ -33,16 +33,6 @@ _ZERO_BLOCK = bytes(BLOCK_BYTES)
 _TAIL_PIECE_BYTES = 256 * 1024
 
 _FILE_FLAGS = frozenset({b"\0", b"0", b"7", b"S"})
-_DATALESS_KINDS = {
-    b"1": MemberKind.HARD_LINK,
-    b"2": MemberKind.SYMLINK,
-    b"3": MemberKind.CHARACTER_DEVICE,
-    b"4": MemberKind.BLOCK_DEVICE,
-    b"5": MemberKind.DIRECTORY,
-    b"6": MemberKind.FIFO,
-}
-"""Kinds whose size field says nothing: no data follow, whatever it claims."""
-
 _LINK_KINDS = frozenset({MemberKind.HARD_LINK, MemberKind.SYMLINK})
 
 _GLOBAL_REFUSED = (b"size", b"GNU.sparse.map", b"GNU.sparse.offset", b"GNU.sparse.major")
@@ -131,6 +121,11 @@ class TarWalk:
                 self.fail(here, fault.reason)
             self._header_offset = source.position
             block = source.read_exactly(BLOCK_BYTES)
+            # Shards of other writers often have an extended header before each member that holds only its mtime.
+            if extension.has_nothing_to_say and (plain := self._plain.decode(block)) is not None:
+                name, size = plain
+                self._set_end(size)
+                return TarMember(name, MemberKind.FILE, start, source.position, size, size)
 
     def _take_extension(self, header: Header, extension: Extension) -> bool:
         """Take an entry that is no member; False when it is one."""
@@ -138,7 +133,8 @@ class TarWalk:
         if flag in b"xX":
             if extension.records:
                 raise HeaderFault("two extended headers for one member; readers disagree on which one counts")
-            extension.records = parse_records(self._read_metadata(header, self.limits.max_metadata_bytes))
+            records = parse_records(self._read_metadata(header, self.limits.max_metadata_bytes))
+            extension.records = keep_relevant(records)
             extension.is_empty = False
         elif flag == b"g":
             records = parse_records(self._read_metadata(header, self.limits.max_metadata_bytes))
@@ -172,7 +168,7 @@ class TarWalk:
                 raise HeaderFault(f"name of {len(text)} bytes is over the limit of {limits.max_name_bytes} bytes")
             if b"\0" in text:
                 raise HeaderFault(f"a zero byte in the name {text[:100]!r}")
-        kind = _DATALESS_KINDS.get(flag)
+        kind = DATALESS_KINDS.get(flag)
         if kind is not None:
             self._set_end(0)
             link_name = _text(link) if kind in _LINK_KINDS else ""

@@ -372,3 +372,10 @@ def test_error_of_reading_itself_is_no_format_error() -> None:
 
     with pytest.raises(OSError, match="Input/output error"):
         list(read_files(Broken(MIXED, [512]), "s.tar"))  # type: ignore[arg-type]
+
+
+def test_extended_header_that_says_nothing_of_use_changes_nothing() -> None:
+    times = pax(b"20 mtime=1700000.50\n")
+    data = times + file(b"a.txt", b"alpha") + times + pax(b"9 path=b\n") + file(b"x", b"beta") + END
+    assert files_of(data) == [("a.txt", b"alpha"), ("b", b"beta")]
+    assert [(member.header_offset, member.offset) for member in members_of(data)] == [(0, 1536), (2048, 4608)]

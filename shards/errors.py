@@ -280,7 +280,7 @@ class SourceChangedError(PackError):
             "let writers finish, then run pack build again"
         )
 
-    def __reduce__(self) -> tuple[type["SourceChangedError"], tuple[str, str, str]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type["SourceChangedError"], tuple[str, str, str]]:
         return type(self), (self.path, self.expected, self.actual)
 
 
@@ -385,7 +385,7 @@ class StoppedError(StageError):
         self.reason = reason
         super().__init__(message or f"stopped by {reason}; finished work is kept, run the same command again to go on")
 
-    def __reduce__(self) -> tuple[type["StoppedError"], tuple[str, str]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type["StoppedError"], tuple[str, str]]:
         return type(self), (self.reason, str(self))
 
 
@@ -413,7 +413,7 @@ class MissingMemberError(LoadError):
         names = ", ".join(printable(name) for name in self.present) or "none"
         super().__init__(f"sample {printable(key)} has no member {printable(wanted)}; it has: {names}")
 
-    def __reduce__(self) -> tuple[type["MissingMemberError"], tuple[str, str, tuple[str, ...]]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type["MissingMemberError"], tuple[str, str, tuple[str, ...]]]:
         return type(self), (self.key, self.wanted, self.present)
 
 

@@ -9,14 +9,14 @@ level       checks                                                            co
 ==========  ================================================================  =========================
 
 ``size`` is the default, for a staged file was verified before it got its name and is read-only since. Whatever the
-level, an index must have its digest and belong to its shard when it is first used (:func:`loaders.reader.open_index`).
+level, an index must have its digest and belong to its shard when it is first used (:func:`loaders.files.open_index`).
 """
 
 import os
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from loaders.reader import STAGE_AGAIN, ShardFile, map_file, open_index
+from loaders.files import STAGE_AGAIN, ShardFile, map_file, open_index
 from shards.digests import block_digest, block_ranges, digest_text
 from shards.errors import DigestMismatchError, NotStagedError, SizeMismatchError, list_offenders, printable
 from shards.index import ShardIndex

@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Literal, Self, SupportsIndex, overload
 
 from loaders.check import CheckLevel, check_files
+from loaders.files import ShardFile
 from loaders.place import CACHE_DIR_VARIABLE, DatasetPlace, find_dataset
-from loaders.reader import OpenShard, ShardFile
+from loaders.reader import OpenShard
 from loaders.sample import Sample
 from loaders.split import SplitReader, list_shard_files
 from shards.errors import LoadError, ManifestFormatError, NotStagedError, printable

@@ -18,7 +18,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TypedDict
 
-from loaders.reader import OpenShard, ShardFile
+from loaders.files import ShardFile
+from loaders.reader import OpenShard
 from loaders.sample import Sample
 from shards.errors import NotStagedError, printable
 from shards.leases import HeldDataset, hold_dataset

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from types import TracebackType
 from typing import Self
@@ -84,7 +85,8 @@ class Claim:
 
     def remove(self) -> None:
         """Remove the partial, to give its space back."""
-        os.unlink(self._partial_path)
+        with suppress(FileNotFoundError):  # renamed already, when only the last step of the commit failed
+            os.unlink(self._partial_path)
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +94,11 @@ class Claim:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self.fd)
+        try:
+            if os.fstat(self.fd).st_blocks == 0 and _is_at(self.fd, self._partial_path):
+                self.remove()  # nothing in it that a later run could use
+        finally:
+            os.close(self.fd)
 
 
 class DatasetDirectory:

@@ -224,6 +224,8 @@ class Fetcher:
     async def _stage_index_alone(self, step: ShardStep) -> None:
         """Stage the index of a shard that is there already. Without a lock: whoever comes last renames equal bytes."""
         if await self._has_index(step):
+            if step.index.is_needed:
+                self._count_peer(step.index.file.size_bytes)
             return
         path = self._dataset.final_path(step.shard.index_name)
         with await self._connections.on_disk(create_partial, path) as index:

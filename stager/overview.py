@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 
 from shardferry.console.units import format_bytes, format_count, format_seconds
 from shards.cache import CacheLayout, dataset_id_of
-from shards.errors import FormatError, printable
+from shards.errors import FormatError, UnsupportedEnvironmentError, printable
+from shards.leases import try_exclude
 from shards.manifest import MANIFEST_NAME, Manifest
 from stager.holders import LeaseFacts, read_leases
 from stager.status import DatasetStatus
@@ -31,14 +32,13 @@ class DatasetOverview:
     partial_bytes: int
     """On disk in shards that are not complete."""
     leases: tuple[LeaseFacts, ...]
+    is_held: bool
+    """Whether any process, a stager or a reader, holds the dataset's directory."""
 
     @property
     def lease(self) -> str:
-        """``live`` while a stager runs for it, ``grace`` until a hand-over ends, else ``none``.
-
-        Readers hold the dataset's directory instead of a lease file; they are not seen here.
-        """
-        if any(lease.is_locked for lease in self.leases):
+        """``live`` while a process uses the dataset, ``grace`` until a hand-over ends, else ``none``."""
+        if self.is_held:
             return "live"
         return "grace" if self.lease_seconds_left > 0 else "none"
 
@@ -64,7 +64,7 @@ class DatasetOverview:
         if lease != "none":
             holders = ", ".join(item.holder for item in self.leases if item.is_locked or item.seconds_left > 0)
             left = f", {format_seconds(self.lease_seconds_left)} left" if lease == "grace" else ""
-            lease = f"{lease}{left} ({printable(holders)})"
+            lease = f"{lease}{left}{f' ({printable(holders)})' if holders else ''}"
         return (
             f"{self.dataset_id}\n"
             f"  state:   {state}\n"
@@ -115,7 +115,19 @@ def _observe_dataset(layout: CacheLayout, dataset_id: str) -> DatasetOverview:
         size_bytes=status.size_bytes,
         partial_bytes=_partial_bytes(layout.stage_dir(dataset_id)),
         leases=tuple(read_leases(layout, dataset_id)),
+        is_held=_is_held(path),
     )
+
+
+def _is_held(path: str) -> bool:
+    """Whether anybody holds a dataset's directory; asks by taking the lock that excludes them, for a moment."""
+    try:
+        alone = try_exclude(path)
+    except (OSError, UnsupportedEnvironmentError):
+        return False
+    if alone is not None:
+        alone.close()
+    return alone is None
 
 
 def _read_status(layout: CacheLayout, dataset_id: str) -> DatasetStatus | None:

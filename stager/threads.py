@@ -8,7 +8,7 @@ the thread. A thread that hangs in the kernel holds up only that wait; the progr
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import TypeVar, TypeVarTuple
 
 Arguments = TypeVarTuple("Arguments")
@@ -19,7 +19,8 @@ async def run_in_thread(executor: Executor, function: Callable[[*Arguments], Res
     """Run a blocking function in one of the executor's threads and give its result.
 
     Raises:
-        asyncio.CancelledError: the caller was cancelled; the function has ended by then, or never began.
+        asyncio.CancelledError: the caller was cancelled; the function has ended by then, or never began. A result that
+            is a context manager was left, since nobody else will.
     """
     work = executor.submit(function, *args)
     future = asyncio.wrap_future(work)
@@ -28,6 +29,8 @@ async def run_in_thread(executor: Executor, function: Callable[[*Arguments], Res
     except asyncio.CancelledError:
         if not work.cancel():
             await _wait_for_end(future)
+            if future.exception() is None and isinstance(result := future.result(), AbstractContextManager):
+                result.__exit__(None, None, None)
         raise
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shards.errors import CacheNotWritableError, UnsupportedEnvironmentError
+from shards.errors import CacheNotWritableError
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -127,36 +127,49 @@ def test_a_cache_of_a_newer_release_is_exit_78_and_stays_as_it_is(dataset, cache
     assert os.listdir(cache) == ["VERSION"]
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes the kernel grant every lock")
-def test_where_locks_do_not_exclude_the_run_ends_with_78_and_advice(dataset, cache, stage):
+@pytest.fixture
+def inject():
+    """Let the kernel answer a system call of the program with something else, where tracing is allowed."""
+
+    def prefix(fault):
+        name = fault.partition(":")[0]
+        strace = ("strace", "-f", "-o", "/dev/null", "-e", f"trace={name}", "-e", f"inject={fault}")
+        if shutil.which("strace") is None:
+            pytest.skip("strace is not installed")
+        if subprocess.run([*strace, sys.executable, "-c", ""], check=False, capture_output=True).returncode:
+            pytest.skip("tracing is not allowed here")
+        return strace
+
+    return prefix
+
+
+def test_where_locks_do_not_exclude_the_run_ends_with_78_and_advice(dataset, cache, stage, inject):
     # "success" without a lock is what Lustre without -o flock and some network filesystems answer
-    strace = ("strace", "-f", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:retval=0")
-    if subprocess.run([*strace, sys.executable, "-c", ""], check=False, capture_output=True).returncode != 0:
-        pytest.skip("tracing is not allowed here")
-    ended = stage("run", dataset.path, "--cache-dir", cache, prefix=strace)
+    ended = stage("run", dataset.path, "--cache-dir", cache, prefix=inject("flock:retval=0"))
     assert ended.code == 78, ended.stderr
     assert "do not exclude" in ended.message
     assert "--cache-dir on a local disk" in ended.message
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes the kernel refuse every lock")
-def test_where_there_are_no_locks_the_run_ends_with_78(dataset, cache, stage):
-    strace = ("strace", "-f", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK")
-    if subprocess.run([*strace, sys.executable, "-c", ""], check=False, capture_output=True).returncode != 0:
-        pytest.skip("tracing is not allowed here")
-    ended = stage("run", dataset.path, "--cache-dir", cache, prefix=strace)
+def test_where_there_are_no_locks_the_run_ends_with_78(dataset, cache, stage, inject):
+    ended = stage("run", dataset.path, "--cache-dir", cache, prefix=inject("flock:error=ENOLCK"))
     assert ended.code == 78, ended.stderr
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes the disk fail")
-def test_a_local_disk_that_fails_is_exit_74_and_names_the_file(dataset, cache, stage):
-    strace = ("strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", "inject=pwrite64:error=EIO:when=3+")
-    if subprocess.run([*strace, sys.executable, "-c", ""], check=False, capture_output=True).returncode != 0:
-        pytest.skip("tracing is not allowed here")
-    ended = stage("run", dataset.path, "--cache-dir", cache, prefix=strace)
+def test_a_local_disk_that_fails_is_exit_74_and_names_the_file(dataset, cache, stage, inject):
+    ended = stage("run", dataset.path, "--cache-dir", cache, prefix=inject("pwrite64:error=EIO:when=3+"))
     assert ended.code == 74, ended.stderr
     assert str(dataset.staged_in(cache)) in ended.message
     assert dataset.wrong_files(cache) == []
+
+
+def test_a_file_handle_of_the_source_that_is_stale_now_and_then_costs_a_repeat(dataset, cache, stage, inject):
+    command = ("run", dataset.path, "--cache-dir", cache, "--connections", "1", "--json")
+    ended = stage(*command, prefix=inject("preadv,preadv2:error=ESTALE:when=2+6"))
+    assert ended.code == 0, ended.stderr
+    assert ended.report["retries"] >= 2
+    assert "Stale file handle" in ended.stderr
+    assert dataset.is_staged(cache)
 
 
 def test_a_link_never_replaces_what_is_no_link(dataset, cache, tmp_path, stage_here):
@@ -173,11 +186,3 @@ def test_a_cache_that_vanishes_while_waiting_is_made_again(dataset, cache, stage
     shutil.rmtree(dataset.staged_in(cache))  # what an eviction leaves
     stage_here(dataset, cache)
     assert dataset.is_staged(cache)
-
-
-def test_locks_that_exclude_are_told_from_such_that_do_not(tmp_path):
-    from shards.leases import probe_locking
-
-    assert probe_locking(str(tmp_path))
-    with pytest.raises(UnsupportedEnvironmentError):
-        raise UnsupportedEnvironmentError("shown as it is")

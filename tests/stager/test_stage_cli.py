@@ -12,6 +12,7 @@ import termios
 import pytest
 from click.testing import CliRunner
 
+from shards.leases import hold_dataset
 from stager.cli import cli, run, status
 
 
@@ -70,6 +71,13 @@ def test_status_of_an_incomplete_dataset_counts_shards_and_partials(dataset, cac
     assert only["num_shards"] == 5
     assert only["num_shards_staged"] == 1
     assert "1 of 5 shards" in stage("status", "--cache-dir", cache).stdout
+
+
+def test_status_tells_that_a_reader_holds_a_dataset(dataset, cache, stage):
+    stage("run", dataset.path, "--cache-dir", cache, "--lease-ttl", "0")
+    with hold_dataset(str(dataset.staged_in(cache))):
+        assert "lease:   live\n" in stage("status", "--cache-dir", cache).stdout
+    assert "lease:   none\n" in stage("status", "--cache-dir", cache).stdout
 
 
 def test_status_of_an_empty_and_of_no_cache(dataset, cache, stage):

@@ -7,6 +7,7 @@ Rules:
     * With one job all is done in this process.
 """
 
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -83,7 +84,7 @@ class LocalProcesses:
                 check()
         finally:
             for worker in workers.values():  # only after an error
-                worker.process.terminate()
+                worker.stop()
             for worker in workers.values():
                 worker.end()
         return results
@@ -133,6 +134,11 @@ class _Worker:
         self.connection.send(None)
         self.end()
 
+    def stop(self) -> None:
+        """Make the worker stop: the signal ends its work, the closed connection its waiting for work."""
+        self.connection.close()
+        self.process.terminate()
+
     def end(self) -> None:
         """Wait for the worker's end, and force it if need be."""
         self.process.join(STOP_SECONDS)
@@ -177,7 +183,8 @@ def _work(connection: Connection, setting: Setting) -> None:
                 return  # the parent has given up
             except Exception as error:  # noqa: BLE001 (it is raised again in the parent)
                 error.add_note(f"in the packer process {os.getpid()}:\n{traceback.format_exc()}")
-                connection.send(error)
+                with contextlib.suppress(ConnectionError):  # a parent that has given up wants no reason
+                    connection.send(error)
 
 
 def _end_with_parent() -> None:

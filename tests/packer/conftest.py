@@ -1,14 +1,17 @@
 """Small source trees, and `pack` as a user runs it."""
 
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from packer.cli import cli
+from shardferry.console import run_command
 from shards.index import ShardIndex
 from shards.manifest import Manifest
 
@@ -37,9 +40,7 @@ class Dataset:
 
     def file_bytes(self) -> dict[str, bytes]:
         """Every file of the dataset, without the packer's own state."""
-        return {
-            name: Path(self.path, name).read_bytes() for name in sorted(os.listdir(self.path)) if name != ".pack"
-        }
+        return {name: Path(self.path, name).read_bytes() for name in sorted(os.listdir(self.path)) if name != ".pack"}
 
     def shard_bytes(self) -> dict[str, bytes]:
         """Shards and indexes, whose bytes must never depend on where and how the work was done."""
@@ -66,25 +67,35 @@ def make_tree(tmp_path: Path) -> MakeTree:
 def pack() -> RunPack:
     """Run the installed program; stdout and stderr as text."""
 
-    def run(
-        *args: str, env: Mapping[str, str] | None = None, cwd: str | None = None, umask: int = -1, uid: int | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(*args: str, env: Mapping[str, str] | None = None, umask: int = -1) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [PACK, *args],
             capture_output=True,
             text=True,
             errors="surrogateescape",
             env={**os.environ, **(env or {})},
-            cwd=cwd,
             umask=umask,
-            user=uid,
-            group=uid,
-            extra_groups=None if uid is None else [],
             check=False,
             timeout=60,
         )
 
     return run
+
+
+@pytest.fixture
+def pack_here(capsys: pytest.CaptureFixture[str]) -> Iterator[RunPack]:
+    """Run the program's code in this process, which saves the start; for what ends before any work."""
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        code = run_command(cli, "pack", args)
+        stdout, stderr = capsys.readouterr()
+        return subprocess.CompletedProcess(args, code, stdout, stderr)
+
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield run
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture

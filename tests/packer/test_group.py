@@ -183,7 +183,7 @@ def test_class_is_the_first_directory_below_the_split():
 
 
 def test_files_without_a_class_and_files_named_cls_are_refused():
-    with pytest.raises(SourceError, match="lie in no class directory:\n  1.jpg"):
+    with pytest.raises(SourceError, match=r"lie in no class directory:\n  1\.jpg"):
         labels_of(classify_samples, ["1.jpg", "a/2.jpg"], OneSplit("train"))
     with pytest.raises(DuplicateKeyError, match="already have the extension cls"):
         labels_of(classify_samples, ["a/1.cls", "a/1.jpg"], OneSplit("train"))
@@ -196,7 +196,9 @@ def test_sample_torn_between_two_classes_is_refused():
         classify_samples(samples, files, OneSplit("train"))
 
 
-names = st.text("aAbB.% é_-\n\t\\", min_size=1, max_size=6).filter(lambda name: name[0] != "." and name not in {".", ".."})
+names = st.text("aAbB.% é_-\n\t\\", min_size=1, max_size=6).filter(
+    lambda name: name[0] != "." and name not in {".", ".."}
+)
 paths = st.lists(st.lists(names, min_size=1, max_size=3).map("/".join), unique=True, max_size=12)
 
 
@@ -207,8 +209,7 @@ def test_every_file_is_one_member_or_skipped_or_refused(found, rule, dotted):
         samples, skips = group_files(
             files, options(key_rule=rule, dotted=dotted, keyless="skip", case_collisions="allow")
         )
-    except (SourceError, DuplicateKeyError) as refusal:
-        assert str(refusal)
+    except (SourceError, DuplicateKeyError):
         return
     used = list(samples.file_numbers)
     assert sorted(used) == sorted(set(used))

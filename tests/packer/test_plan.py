@@ -50,7 +50,9 @@ sources = st.dictionaries(
 )
 
 
-@given(sources, st.sampled_from(["tar", "tfrecord"]), st.integers(10_000, 40_000), st.one_of(st.none(), st.integers(0, 9)))
+@given(
+    sources, st.sampled_from(["tar", "tfrecord"]), st.integers(10_000, 40_000), st.one_of(st.none(), st.integers(0, 9))
+)
 def test_every_member_is_planned_once_and_no_shard_is_too_big(sizes, format_name, shard_size_bytes, seed):
     plan = plan_of(sizes, format_name=format_name, shard_size_bytes=shard_size_bytes, seed=seed)
     shard_format = FORMATS[format_name]
@@ -112,7 +114,9 @@ def test_each_split_has_its_own_shards():
     assert names == sorted(names)
     assert {shard.split for shard in plan.shards} == {"train", "val"}
     for shard in plan.shards:
-        splits = {plan.content.splits.names[plan.content.splits.numbers[n]] for n in plan.order[shard.start : shard.end]}
+        splits = {
+            plan.content.splits.names[plan.content.splits.numbers[n]] for n in plan.order[shard.start : shard.end]
+        }
         assert splits == {shard.split}
 
 

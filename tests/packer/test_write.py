@@ -103,7 +103,9 @@ def test_threads_never_change_a_byte(tmp_path, source, samples, format_name, rea
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
 @pytest.mark.parametrize("buffer_bytes", [1500, 1024 * 1024])
 def test_index_says_what_a_strict_scan_finds(tmp_path, source, samples, format_name, buffer_bytes):
-    result = write(source, plan_of(source, samples, format_name=format_name), tmp_path / "out", buffer_bytes=buffer_bytes)
+    result = write(
+        source, plan_of(source, samples, format_name=format_name), tmp_path / "out", buffer_bytes=buffer_bytes
+    )
     path = tmp_path / "out" / result.name
     with open(path, "rb") as shard, ShardIndex.open(f"{path}.index.arrow") as index:
         index.validate()
@@ -181,9 +183,7 @@ CHANGES = [grow, shrink, os.unlink, touch, rewrite_keeping_the_time, become_a_fi
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("size", [5000, 3 * PIECE_BYTES // 2])
 @pytest.mark.parametrize("read_threads", [1, 4])
-def test_file_that_changed_since_the_plan_is_named_and_nothing_is_left(
-    tmp_path, make_tree, change, size, read_threads
-):
+def test_file_that_changed_since_the_plan_is_named_and_nothing_is_left(tmp_path, make_tree, change, size, read_threads):
     root = make_tree({"a.bin": bytes(10), "b\n.bin": bytes(size)})
     plan = plan_of(root, {"a": {"bin": "a.bin"}, "b": {"bin": "b\n.bin"}})
     change(f"{root}/b\n.bin")

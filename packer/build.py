@@ -1,33 +1,25 @@
-"""``pack build`` from start to end: look, plan, check, write, publish.
-
-Nothing is written before the whole source was looked at and everything that can be refused was refused.
-"""
+"""The second half of ``pack build``: check the destination, write what is missing, publish."""
 
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from packer.config import PackConfig
 from packer.cpus import usable_cpus
-from packer.cut import plan_shards
-from packer.destination import Destination, hold_destination, refused
+from packer.destination import Destination, hold_destination
 from packer.engines.local import LocalProcesses, run_in_process
 from packer.engines.work import Engine, Setting
-from packer.group import group_files
-from packer.labels import classify_samples, split_samples
-from packer.plan import PackPlan, PlanContent, PlanOptions
+from packer.plan import PackPlan
+from packer.preview import Preview
 from packer.publish import make_manifest, write_manifest
 from packer.report import BuildReport
 from packer.saved import SavedPlan, summarize_plan
-from packer.sources.files import Skips
-from packer.sources.tree import SymlinkPolicy, TreeRoot, scan_tree
+from packer.sources.tree import SymlinkPolicy, TreeRoot
 from packer.stop import StopFlag
 from packer.write import ShardResult
-from shards.errors import NoSpaceError, SourceError, printable
+from shards.errors import NoSpaceError
 from shards.files import free_bytes
-from shards.formats import find_format
 from shards.manifest import Manifest
 
 _INDEX_BYTES_PER_SAMPLE = 16
@@ -46,58 +38,20 @@ OpenProgress = Callable[[int, int], AbstractContextManager[ProgressLike]]
 """(total bytes, total samples) → a progress display."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What a build would do."""
-
-    plan: PackPlan
-    skips: Skips
-    num_directories: int
-
-
-def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
-    """Look through the source and plan; writes nothing.
-
-    Raises:
-        SourceError, DuplicateKeyError, OversizeSampleError: the source cannot be packed as asked.
-        StoppedError: a stop was asked for.
-    """
-    _check_paths(config)
-    found = scan_tree(config.source, config.symlinks, excluded=config.destination, check=stop.check)
-    if not len(found.files):
-        left_out = f"; {found.skips.total} entries were left out" if found.skips.total else ""
-        raise SourceError(f"there is no file to pack in {printable(config.source)}{left_out}; check the path")
-    samples, skips = group_files(found.files, config.group_options)
-    if not len(samples):
-        raise SourceError(f"none of the {len(found.files)} files in {printable(config.source)} gives a key")
-    for reason, count in skips.counts.items():
-        found.skips.counts[reason] = count
-        found.skips.names[reason] = skips.names[reason]
-    stop.check()
-    splits = split_samples(samples, found.files, config.split)
-    classes = classify_samples(samples, found.files, config.split) if config.has_classes else None
-    shard_format = find_format(config.format_name, where="--format")
-    options = PlanOptions(
-        format_name=shard_format.name,
-        suffix=shard_format.suffix,
-        end_marker_bytes=len(shard_format.end_marker),
-        shard_size_bytes=config.shard_size_bytes,
-        shuffle_seed=config.shuffle_seed,
-    )
-    content = PlanContent(found.files, samples, splits, classes)
-    plan = plan_shards(content, options, shard_format.layout_sample, stop.check)
-    return Preview(plan, found.skips, found.num_directories)
-
-
-def build(config: PackConfig, stop: StopFlag, open_progress: OpenProgress) -> BuildReport:
+def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: OpenProgress) -> BuildReport:
     """Pack a dataset, go on with one, or find that all is done.
+
+    Args:
+        config: what was asked for.
+        preview: of that config.
+        stop: checked between buffers.
+        open_progress: opens the display once the work begins.
 
     Raises:
         PackError: see :mod:`shards.errors`; the message says what to do.
         NoSpaceError: the destination is full.
         StoppedError: a stop was asked for; finished shards are kept.
     """
-    preview = preview_build(config, stop)
     plan, options = preview.plan, config.recorded_options()
     saved = summarize_plan(plan, options)
     with hold_destination(config.destination) as destination:
@@ -161,24 +115,6 @@ def _finish_shards(
 def _choose_engine(config: PackConfig, plan: PackPlan) -> Engine:
     num_jobs = min(config.jobs or usable_cpus(), len(plan.shards))
     return run_in_process if num_jobs == 1 else LocalProcesses(num_jobs)
-
-
-def _check_paths(config: PackConfig) -> None:
-    """Refuse a source that is none, and a destination inside of it."""
-    source = printable(config.source)
-    if not os.path.lexists(config.source):
-        raise SourceError(f"there is no {source}; check the path")
-    if not os.path.isdir(config.source):
-        raise SourceError(f"{source} is no directory; give the directory that holds the files")
-    inside = os.path.realpath(config.source)
-    above = os.path.realpath(config.destination)
-    if os.path.commonpath([inside, above]) == inside:
-        raise SourceError(
-            f"the destination {printable(config.destination)} lies inside the source {source}; "
-            "choose a destination outside of it"
-        )
-    if os.path.lexists(config.destination) and not os.path.isdir(config.destination):
-        raise refused(config.destination, NotADirectoryError(0, "it is a file"))
 
 
 def _missing_bytes(plan: PackPlan, destination: Destination) -> int:

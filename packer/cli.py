@@ -183,22 +183,25 @@ def build_command(
 
 
 def _build(config: "PackConfig", *, dry_run: bool, as_json: bool) -> None:
-    from packer.build import build, preview_build
+    from packer.preview import preview_build
     from packer.report import plan_as_json, plan_as_text
     from packer.stop import StopFlag
 
     stop = StopFlag()
     with stop.set_by_signals():
+        preview = preview_build(config, stop)
         if dry_run:
-            preview = preview_build(config, stop)
             _show(
                 as_json,
                 lambda: plan_as_json(preview.plan, preview.skips),
                 lambda: plan_as_text(preview.plan, preview.skips),
             )
             return
+        from packer.build import build
+
         report = build(
             config,
+            preview,
             stop,
             lambda num_bytes, num_samples: Progress("packing", total_bytes=num_bytes, total_samples=num_samples),
         )

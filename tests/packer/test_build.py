@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from packer.build import build, preview_build
+from packer.build import build
 from packer.config import PackConfig
+from packer.preview import preview_build
 from packer.sources.tree import SymlinkPolicy
 from packer.splits import parse_split
 from packer.stop import StopFlag
@@ -17,7 +18,8 @@ from shards.errors import DestinationError, NoSpaceError, PlanMismatchError, Sou
 
 
 def run(config, stop=None, progress=None):
-    return build(config, stop or StopFlag(), lambda *_: nullcontext(progress or Progress("packing")))
+    stop = stop or StopFlag()
+    return build(config, preview_build(config, stop), stop, lambda *_: nullcontext(progress or Progress("packing")))
 
 
 @pytest.fixture
@@ -300,7 +302,7 @@ def test_source_without_files_is_refused_before_anything_is_written(config, tmp_
 
 def test_destination_that_is_a_file_is_refused(config):
     Path(config.destination).write_bytes(b"mine")
-    with pytest.raises(DestinationError, match="it is a file"):
+    with pytest.raises(DestinationError, match="is a file"):
         run(config)
 
 

@@ -7,6 +7,7 @@ import pytest
 from packer.build import build
 from packer.config import PackConfig
 from packer.inspect import find_samples, read_manifest, read_member, summary_as_json, summary_as_text
+from packer.preview import preview_build
 from packer.stop import StopFlag
 from packer.verify import verify_dataset
 from shardferry.console import Progress
@@ -25,7 +26,7 @@ def dataset(request, tmp_path, make_tree, many_files):
         jobs=1,
         read_threads=1,
     )
-    build(config, StopFlag(), lambda *_: nullcontext(Progress("packing")))
+    build(config, preview_build(config, StopFlag()), StopFlag(), lambda *_: nullcontext(Progress("packing")))
     return destination
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.dataset import Dataset, open_dataset
+from shards.formats import find_format
 
 try:
     import tensorflow as tf
@@ -71,8 +72,8 @@ def dataset(
     unknown = sorted(set(wanted) - set(opened.extensions))
     if unknown:
         raise ValueError(f"no such extension: {', '.join(unknown)}; the split has: {', '.join(opened.extensions)}")
-    # TensorFlow has a reader of its own for this one format; everything else goes through the index
-    is_native = opened.info.shard_format == "tfrecord" and opened.is_whole_split
+    shard_format = find_format(opened.info.shard_format, where=opened.info.directory)
+    is_native = shard_format.has_example_records and opened.is_whole_split
     elements = _parse_records(opened, wanted) if is_native else _read_through_index(opened, wanted)
     return elements.apply(tf.data.experimental.assert_cardinality(len(opened)))
 

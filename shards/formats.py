@@ -29,6 +29,8 @@ class ShardFormat:
     """(key, [(extension, size_bytes)]) → where the bytes go. Raises ``ValueError`` on names it cannot store."""
     end_marker: bytes
     """Bytes that close a shard."""
+    has_example_records: bool
+    """Whether a shard is a TFRecord file of tf.train.Example, which TensorFlow can read by itself."""
     scan_samples: Callable[[BinaryIO, str], Iterator[ScannedSample]]
     """(stream, shard name) → samples in shard order. Raises a :class:`FormatError` at damage, anywhere, and
     :class:`shards.errors.SampleGroupError` when whole members do not form samples."""
@@ -41,6 +43,7 @@ FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
             suffix=".tar",
             layout_sample=tar_format.layout_sample,
             end_marker=tar_format.END_MARKER,
+            has_example_records=False,
             scan_samples=tar_format.scan_samples,
         ),
         "tfrecord": ShardFormat(
@@ -48,6 +51,7 @@ FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
             suffix=".tfrecord",
             layout_sample=tfrecord_format.layout_sample,
             end_marker=tfrecord_format.END_MARKER,
+            has_example_records=True,
             scan_samples=tfrecord_format.scan_samples,
         ),
     }

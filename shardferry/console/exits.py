@@ -57,7 +57,7 @@ EXIT_CODES: dict[type[errors.ShardferryError], int] = {
     errors.UnsupportedEnvironmentError: EXIT_UNSUPPORTED,
     errors.NoSpaceError: EXIT_NO_SPACE,
     errors.StoppedError: EXIT_DEADLINE,
-    errors.LoadError: EXIT_LOCAL_IO,
+    errors.LoadError: EXIT_MISSING,
     errors.NotStagedError: EXIT_MISSING,
     errors.MissingMemberError: EXIT_MISSING,
     errors.IncompatibleStateError: EXIT_CONFIG,

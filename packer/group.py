@@ -181,8 +181,10 @@ class _NamedFiles:
 def fold_key(key: str) -> str:
     """Fold what some filesystems do not tell apart: case and Unicode composition."""
     if key.isascii():
-        return key.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", key).casefold())
+        folded = key.lower()
+    else:
+        folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", key).casefold())
+    return key if folded == key else folded  # one string in memory instead of two, for most keys
 
 
 def _collect(named: _NamedFiles, files: SourceFiles, refusals: Refusals) -> Samples:

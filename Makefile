@@ -13,6 +13,9 @@ BOOTSTRAP := PYTHON="$(PYTHON)" sh scripts/bootstrap.sh "$(VENV)"
 PACKAGES := shards packer stager loaders shardferry
 CHECKED := $(PACKAGES) demo scripts tests
 
+# a temporary directory of its own: sessions that share one clean up under each other's feet
+RUN_TESTS = scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(BIN)/pytest -q --basetemp="$$scratch/tests"
+
 # tests and demo must see the installed package: Python then leaves the current directory out of its path
 export PYTHONSAFEPATH := 1
 # TensorFlow otherwise greets on stderr, whatever is run
@@ -29,10 +32,10 @@ demo: installed ## pack, stage and train on a real dataset, step by step (the fi
 	@env -u PYTHONSAFEPATH $(BIN)/python demo/run.py
 
 test: installed ## the everyday tests, on the installed package (under 5 minutes)
-	$(BIN)/pytest -q -m "not slow" $(ARGS)
+	@$(RUN_TESTS) -m "not slow" $(ARGS)
 
 test-slow: installed ## the slower tests
-	$(BIN)/pytest -q -m slow $(ARGS)
+	@$(RUN_TESTS) -m slow $(ARGS)
 
 check: lint types layers docs ## everything that needs no run: style, types, layers, docs
 

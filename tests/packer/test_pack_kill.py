@@ -25,12 +25,16 @@ def test_killed_at_any_moment_the_next_run_gives_the_same_bytes(make_tree, tmp_p
     args = [PACK, "build", make_tree(files), "--shard-size", "25000", "--jobs", jobs, "--quiet"]
     out, whole = tmp_path / "out", tmp_path / "whole"
 
-    def start(destination):
-        """Start, and come back when the first bytes are about to be written."""
-        process = subprocess.Popen([*args, str(destination)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while not (destination / ".pack/plan.json").exists() and process.poll() is None:
-            time.sleep(0.002)
-        return process
+    def count_finished(destination):
+        return len(list(destination.glob("[!.]*"))) if destination.exists() else 0
+
+    def start_and_kill(num_finished, delay_seconds):
+        """Kill a build soon after so many files lie under their final names."""
+        with subprocess.Popen([*args, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while count_finished(out) < num_finished and process.poll() is None:
+                time.sleep(0.001)
+            time.sleep(delay_seconds)
+            process.send_signal(signal.SIGKILL)
 
     def finish(destination):
         done = subprocess.run([*args, str(destination)], capture_output=True, text=True, check=False)
@@ -38,29 +42,20 @@ def test_killed_at_any_moment_the_next_run_gives_the_same_bytes(make_tree, tmp_p
         assert not list(destination.glob(".*.partial"))
         return read_dataset(str(destination)).file_bytes()
 
-    process, started = start(whole), time.monotonic()
-    process.wait()
-    seconds = time.monotonic() - started
     expected = finish(whole)
     assert len(expected) > 100
-
     dice = random.Random(int(jobs))
     num_inside = 0
     for kill in range(NUM_KILLS):
-        if out.exists():  # going on: the plan is there, and what takes time is the start of the program
-            process = subprocess.Popen([*args, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(dice.uniform(0.3, 1.5))
-        else:
-            process = start(out)
-            time.sleep(dice.uniform(0, 0.8) * seconds)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        # none: somewhere between the start of the program and its first shard
+        target = dice.choice([0, dice.randrange(1, len(expected) - 10)])
+        start_and_kill(max(target, count_finished(out) + 1) if target else 0, dice.uniform(0, 0.01 if target else 1))
         names = os.listdir(out) if out.exists() else []
-        num_inside += len(names) > 1 and "manifest.json" not in names
+        num_inside += count_finished(out) > 0 and "manifest.json" not in names
         for name in names:
             if not name.startswith("."):
                 assert Path(out, name).read_bytes() == expected[name], f"{name} is not whole after kill {kill}"
         if kill % KILLS_PER_DATASET == KILLS_PER_DATASET - 1 or "manifest.json" in names:
             assert finish(out) == expected
             shutil.rmtree(out)
-    assert num_inside >= 3, "the kills came too early or too late to mean anything"
+    assert num_inside >= 3, "the kills came too late to mean anything"

@@ -22,6 +22,10 @@ from shards.errors import NoSpaceError
 from shards.files import free_bytes
 from shards.manifest import Manifest
 
+_FILES_PER_JOB = 20_000
+_BYTES_PER_JOB = 1024**3
+"""Less work than this is done before another process has started."""
+
 _INDEX_BYTES_PER_SAMPLE = 16
 _INDEX_BYTES_PER_MEMBER = 20
 _INDEX_FIXED_BYTES = 4096
@@ -113,7 +117,9 @@ def _finish_shards(
 
 
 def _choose_engine(config: PackConfig, plan: PackPlan) -> Engine:
-    num_jobs = min(config.jobs or usable_cpus(), len(plan.shards))
+    files = plan.content.files
+    worthwhile = 1 + len(files) // _FILES_PER_JOB + files.size_bytes // _BYTES_PER_JOB
+    num_jobs = min(config.jobs or min(usable_cpus(), worthwhile), len(plan.shards))
     return run_in_process if num_jobs == 1 else LocalProcesses(num_jobs)
 
 

@@ -34,7 +34,7 @@ class PackConfig:
     dotted: DottedNames = DottedNames.ERROR
     case_collisions: CaseCollisions = CaseCollisions.ERROR
     jobs: int | None = None
-    """Processes; None takes as many as there are usable processors."""
+    """Processes; None takes as many as there are usable processors, fewer for little work."""
     read_threads: int | None = None
     """Reading threads in each process; None measures."""
     overwrite: bool = False

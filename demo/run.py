@@ -185,7 +185,6 @@ class Demo:
             *_cold_row(plain, packed),
             ["file opens for one pass", f"{plain.num_opens:,}", f"{packed.num_opens:,}", _fewer(plain, packed)],
             ["training epoch: data wait (share of time blocked)", _percent(files), _percent(shards), ""],
-            ["training epoch: samples/s", *_rates(files.samples_per_second, shards.samples_per_second)],
         ]
         screen.table(["", " files", " shards", " "], rows)
         avoided = plain.num_opens - packed.num_opens

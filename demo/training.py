@@ -39,18 +39,11 @@ class TrainingResult:
     """Share of right answers, 0 to 1."""
     wait: EpochWait
     """How the training epoch spent its time."""
-    num_samples: int
-    """Samples learned from."""
 
     @property
     def seconds(self) -> float:
         """Time of the training epoch."""
         return self.wait.total_seconds
-
-    @property
-    def samples_per_second(self) -> float:
-        """Rate of the training epoch."""
-        return self.num_samples / self.seconds
 
 
 def decode_picture(data: bytes) -> torch.Tensor:
@@ -106,7 +99,6 @@ def train_one_epoch(train: Dataset[Item], val: Dataset[Item], num_classes: int) 
     loader = DataLoader(train, batch_size=BATCH_SAMPLES, shuffle=True, generator=order, num_workers=NUM_WORKERS)
     batches = DataWait(loader, on_epoch=lambda _: None)
     losses = []
-    num_samples = 0
     network.train()
     for images, numbers in batches:
         optimizer.zero_grad()
@@ -114,12 +106,11 @@ def train_one_epoch(train: Dataset[Item], val: Dataset[Item], num_classes: int) 
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         losses.append(loss.item())
-        num_samples += len(numbers)
     accuracy = _measure(network, val)
     wait = batches.last
     if wait is None:
         raise RuntimeError("the loader gave no pass")
-    return TrainingResult(losses=tuple(losses), val_accuracy=accuracy, wait=wait, num_samples=num_samples)
+    return TrainingResult(losses=tuple(losses), val_accuracy=accuracy, wait=wait)
 
 
 def _make_network(num_classes: int) -> nn.Sequential:

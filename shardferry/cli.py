@@ -30,8 +30,8 @@ class LazyGroup(click.Group):
         if cmd_name not in PROGRAMS:
             return None
         module_name, _ = PROGRAMS[cmd_name]
-        module = importlib.import_module(module_name)
-        return next(item for item in (getattr(module, "cli", None), module.main) if isinstance(item, click.Command))
+        command: click.Command = importlib.import_module(module_name).cli
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries without importing a program."""

@@ -1,7 +1,6 @@
 """The ``stage`` command line: parse → log → run → exit code. Nothing heavy is imported before a command runs."""
 
 import os
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -134,9 +133,9 @@ def run(
     _start_log(verbose=verbose, quiet=quiet)
     with _last_words(termination_log):
         from stager.config import StageConfig, parse_source
-        from stager.plan import Verify
         from stager.report import render_last_words
         from stager.run import run_stage
+        from stager.verify import Verify
 
         try:
             source_dir = parse_source(source)
@@ -149,7 +148,7 @@ def run(
             verify=Verify(verify),
             links=links,
             lease_ttl_seconds=lease_ttl,
-            holder=clean_holder(holder) if holder else choose_holder(os.environ, socket.gethostname(), os.geteuid()),
+            holder=clean_holder(holder) if holder else choose_holder(os.environ, os.uname().nodename, os.geteuid()),
         )
         report = run_stage(config, lambda error: _leave(error, termination_log))
         _write_last_words(termination_log, render_last_words(report))

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from stager.plan import Verify
+from stager.verify import Verify
 
 DEFAULT_CONNECTIONS = 8
-"""With 8 MiB blocks the knee of the measured curve for network storage; 64 MiB of memory."""
+"""Enough to hide a network's round trips; between 4 and 16, a local disk shows no difference above the noise. With
+blocks of 8 MiB, 64 MiB of memory."""
 
 DEFAULT_LEASE_TTL_SECONDS = 15 * 60.0
 """Long enough for the trainer's image to be pulled and its framework to be imported."""

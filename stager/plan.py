@@ -13,18 +13,10 @@ from enum import StrEnum
 
 from shards.digests import block_ranges
 from shards.manifest import Manifest, ShardEntry
+from stager.verify import Verify
 
 SPACE_UNIT_BYTES = 4096
 """Filesystems give space in units; a file takes up to one more than it is long."""
-
-
-class Verify(StrEnum):
-    """How far a staged file is trusted when it is found."""
-
-    SIZE = "size"
-    """A file that looks as it did when it was committed is kept."""
-    FULL = "full"
-    """Every file is hashed again."""
 
 
 class Action(StrEnum):

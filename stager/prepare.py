@@ -81,7 +81,10 @@ def _describe_refusal(root: str, error: OSError) -> str:
     command = f"install -d -m 0755 -o {uid} -g {gid} {_quote(root)}"
     if os.path.lexists(root):
         command = f"chown -R {uid}:{gid} {_quote(root)}"
-    return f"{text}. An administrator can run: {command}   (on Kubernetes, fsGroup does nothing for a hostPath volume)"
+    return (
+        f"{text}. An administrator can run: {command}   (or let every stager of this node run as the user that the cache "
+        "belongs to; on Kubernetes, fsGroup does nothing for a hostPath volume)"
+    )
 
 
 def _user_name(uid: int) -> str:

@@ -14,8 +14,8 @@ from shards.errors import (
     RemoteChangedError,
     RemoteMissingError,
 )
-from stager.plan import Verify
 from stager.remotes.posix import PosixRemote
+from stager.verify import Verify
 
 
 def flip(path, offset):

@@ -32,7 +32,7 @@ def test_a_second_run_reads_the_manifest_and_nothing_else(dataset, cache, stage_
 
 
 def test_full_verification_reads_nothing_from_the_source(dataset, cache, stage_here):
-    from stager.plan import Verify
+    from stager.verify import Verify
 
     stage_here(dataset, cache)
     again = stage_here(dataset, cache, verify=Verify.FULL)

@@ -12,11 +12,11 @@ from stager.plan import (
     FileRecord,
     Inventory,
     ObservedFile,
-    Verify,
     blocks_in_extents,
     blocks_of,
     plan_staging,
 )
+from stager.verify import Verify
 
 
 def manifest_of(sizes):

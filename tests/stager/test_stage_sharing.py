@@ -103,8 +103,9 @@ def test_a_shard_that_another_stager_commits_meanwhile_is_not_fetched(publish, t
 def test_without_working_locks_two_stagers_still_end_with_the_right_bytes(publish, tmp_path, cache):
     from shards.cache import CacheLayout
     from stager.cache import Claim, DatasetDirectory
-    from stager.plan import Inventory, Verify, plan_staging
+    from stager.plan import Inventory, plan_staging
     from stager.status import DatasetStatus
+    from stager.verify import Verify
 
     dataset = publish(tmp_path / "published", [2 * 65536])
     directory = DatasetDirectory(

@@ -82,8 +82,8 @@ def _describe_refusal(root: str, error: OSError) -> str:
     if os.path.lexists(root):
         command = f"chown -R {uid}:{gid} {_quote(root)}"
     return (
-        f"{text}. An administrator can run: {command}   (or let every stager of this node run as the user that the cache "
-        "belongs to; on Kubernetes, fsGroup does nothing for a hostPath volume)"
+        f"{text}. An administrator can run: {command}   (or let every stager of this node run as the user that the "
+        "cache belongs to; on Kubernetes, fsGroup does nothing for a hostPath volume)"
     )
 
 

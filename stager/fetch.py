@@ -16,19 +16,19 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from shards.digests import BlockHasher, block_ranges, digest_text
 from shards.errors import DigestMismatchError, NoSpaceError, SizeMismatchError
 from shards.files import PartialFile, create_partial, free_bytes
 from shards.manifest import ShardEntry
-from stager.blocks import data_extents, has_block, whole_file_digest, write_at, write_verified
+from stager.blocks import data_extents, has_block, whole_file_digest, write_verified
 from stager.cache import Claim, ClaimState, DatasetDirectory
 from stager.connections import Backlog, Connections, Promise
-from stager.hashing import digest_file
+from stager.hashing import digest_file, hash_and_write
 from stager.indexes import read_block_digests
 from stager.plan import Block, ShardStep, WantedFile, blocks_in_extents, blocks_of
 from stager.remotes.base import Remote, RemoteVersion
+from stager.report import FetchTotals
 from stager.threads import task_group
 
 logger = logging.getLogger(__name__)
@@ -40,18 +40,6 @@ PEER_POLL_SECONDS = 0.1
 PEER_LOG_SECONDS = 5.0
 RECORD_INTERVAL_SECONDS = 1.0
 """How much committed work a SIGKILL may cost in hashing again."""
-
-
-@dataclass(slots=True)
-class FetchTotals:
-    """What one fetch did, in bytes of shards and indexes."""
-
-    fetched_bytes: int = 0
-    """Read from the source and committed or kept in a partial; blocks that were fetched twice count twice."""
-    resumed_bytes: int = 0
-    """Found right in partials."""
-    peer_bytes: int = 0
-    """Staged by other processes meanwhile."""
 
 
 class Fetcher:
@@ -261,7 +249,7 @@ class Fetcher:
                 for start, end in block_ranges(file.size_bytes, len(buffer)):
                     with buffer[: end - start] as view:
                         await self._remote.read_range(file.name, start, view, version)
-                        await self._connections.on_disk(_hash_and_write, hasher, partial.fd, start, view)
+                        await self._connections.on_disk(hash_and_write, hasher, partial.fd, start, view)
             self.totals.fetched_bytes += file.size_bytes
             actual = whole_file_digest(hasher.finish().digests)
             if actual == file.digest:
@@ -308,8 +296,3 @@ class Fetcher:
             f"the source {self._remote.url} is damaged or is not the dataset of its manifest: restore it or pack it "
             "again; nothing bad was committed, shards that are staged stay"
         )
-
-
-def _hash_and_write(hasher: BlockHasher, fd: int, offset: int, view: memoryview) -> None:
-    hasher.update(view)
-    write_at(fd, offset, view)

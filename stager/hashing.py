@@ -3,7 +3,7 @@
 import os
 
 from shards.digests import BlockHasher, block_ranges
-from stager.blocks import read_into, whole_file_digest
+from stager.blocks import read_into, whole_file_digest, write_at
 from stager.connections import Connections
 
 
@@ -37,6 +37,12 @@ async def _hash_file(connections: Connections, path: str, *, block_bytes: int | 
     finally:
         os.close(fd)
     return hasher.finish().digests
+
+
+def hash_and_write(hasher: BlockHasher, fd: int, offset: int, view: memoryview) -> None:
+    """Hash the next piece of a file and write it at an offset; blocks."""
+    hasher.update(view)
+    write_at(fd, offset, view)
 
 
 def _read_and_hash(hasher: BlockHasher, fd: int, offset: int, view: memoryview) -> None:

@@ -12,6 +12,18 @@ MAX_TERMINATION_BYTES = 1024
 _MAX_MESSAGE_CHARACTERS = 400
 
 
+@dataclass(slots=True)
+class FetchTotals:
+    """What one fetch did, in bytes of shards and indexes."""
+
+    fetched_bytes: int = 0
+    """Read from the source and committed or kept in a partial; blocks that were fetched twice count twice."""
+    resumed_bytes: int = 0
+    """Found right in partials."""
+    peer_bytes: int = 0
+    """Staged by other processes meanwhile."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageReport:
     """One run that ended well. Bytes count shards and indexes."""

@@ -10,13 +10,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from shardferry.console import Progress
-from shards.errors import NoSpaceError, SizeMismatchError, StoppedError
+from shards.errors import NoSpaceError, RemoteMissingError, SizeMismatchError, StoppedError
 from shards.files import free_bytes
 from shards.manifest import MANIFEST_NAME, Manifest
 from stager.cache import DatasetDirectory
 from stager.config import StageConfig
 from stager.connections import Connections
-from stager.fetch import Fetcher, FetchTotals
+from stager.fetch import Fetcher
 from stager.inventory import observe_inventory, verify_files
 from stager.lease import Lease, hold_lease
 from stager.links import check_link, point_link
@@ -25,7 +25,7 @@ from stager.prepare import explain_not_writable, open_cache
 from stager.remotes.base import Remote, read_whole_manifest
 from stager.remotes.posix import PosixRemote
 from stager.remotes.retry import RetryingRemote, backoff_delays
-from stager.report import StageReport
+from stager.report import FetchTotals, StageReport
 from stager.status import DatasetStatus
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,13 @@ async def stage_dataset(config: StageConfig, remote: Remote) -> StageReport:
     """
     started_at = time.monotonic()
     try:
-        manifest_data = await read_whole_manifest(remote, MANIFEST_NAME)
+        try:
+            manifest_data = await read_whole_manifest(remote, MANIFEST_NAME)
+        except RemoteMissingError as error:
+            raise RemoteMissingError(
+                f"{error}; give the directory of a published dataset (its {MANIFEST_NAME} is written last, when packing "
+                "is done)"
+            ) from error
         manifest = Manifest.from_json(manifest_data, name=f"{remote.url}/{MANIFEST_NAME}")
         for link in config.links:
             check_link(link)

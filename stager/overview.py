@@ -53,7 +53,8 @@ class DatasetOverview:
 
     def to_text(self) -> str:
         """Render for a person; no newline at the end."""
-        shards = f"{format_count(self.num_shards)} shards, {format_bytes(self.size_bytes)}"
+        plural = "" if self.num_shards == 1 else "s"
+        shards = f"{format_count(self.num_shards)} shard{plural}, {format_bytes(self.size_bytes)}"
         state = f"complete, {shards}"
         if not self.is_complete:
             state = (

@@ -70,7 +70,7 @@ class StageReport:
 
     def to_text(self) -> str:
         """Render for a person; no newline at the end."""
-        shards = f"{format_count(self.num_shards)} shards, {format_count(self.num_samples)} samples"
+        shards = f"{_count(self.num_shards, 'shard')}, {_count(self.num_samples, 'sample')}"
         origins = [
             (self.fetched_bytes, "fetched"),
             (self.resumed_bytes, "resumed"),
@@ -129,3 +129,7 @@ def _one_line(facts: dict[str, object]) -> bytes:
 def _shorten(text: str) -> str:
     text = printable(text)
     return text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 1] + "…"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{format_count(number)} {noun}{'' if number == 1 else 's'}"

@@ -92,8 +92,8 @@ async def stage_dataset(config: StageConfig, remote: Remote) -> StageReport:
             manifest_data = await read_whole_manifest(remote, MANIFEST_NAME)
         except RemoteMissingError as error:
             raise RemoteMissingError(
-                f"{error}; give the directory of a published dataset (its {MANIFEST_NAME} is written last, when packing "
-                "is done)"
+                f"{error}; give the directory of a published dataset (its {MANIFEST_NAME} is written last, when "
+                "packing is done)"
             ) from error
         manifest = Manifest.from_json(manifest_data, name=f"{remote.url}/{MANIFEST_NAME}")
         for link in config.links:

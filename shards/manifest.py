@@ -28,7 +28,7 @@ FORMAT_VERSION = "1.0"
 
 FORMAT_MAJOR = 1
 
-MAX_BLOCK_BYTES = 1024**3
+MAX_BLOCK_BYTES = 64 * 1024**2
 """Largest block size accepted: a stager holds several blocks in memory, and a manifest comes from elsewhere."""
 
 _VERSION = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")

@@ -1,10 +1,11 @@
 """What a nasty tree is made of, as values, and the one function that puts it on disk.
 
 Names are bytes and go to the kernel as they are. Everything is made relative to open directories, so that paths may be
-longer than the kernel takes in one piece. File contents follow from the path alone: two different files of four bytes or
-more never have the same content, which lets a test tell from a member's bytes which file it came from.
+longer than the kernel takes in one piece. File contents follow from the path alone: two different files of four bytes
+or more never have the same content, which lets a test tell from a member's bytes which file it came from.
 """
 
+import contextlib
 import hashlib
 import os
 import socket
@@ -88,11 +89,10 @@ def plant(base: bytes, root: bytes, entries: Sequence[Entry]) -> None:
 def open_up(root: bytes) -> None:
     """Give the owner all rights on directories again, so that the tree can be removed."""
     os.chmod(root, 0o755)
-    for directory, names, _ in os.walk(root):
+    for _, names, _, directory in os.fwalk(root):
         for name in names:
-            path = os.path.join(directory, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o755)
+            if not stat.S_ISLNK(os.lstat(name, dir_fd=directory).st_mode):
+                os.chmod(name, 0o755, dir_fd=directory)
 
 
 def _plant_entry(base: bytes, root: bytes, entry: Entry) -> None:
@@ -133,10 +133,8 @@ def _open_parent(root: bytes, path: bytes) -> tuple[int, bytes]:
     *directories, name = path.split(b"/")
     parent = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     for directory in directories:
-        try:
+        with contextlib.suppress(FileExistsError):
             os.mkdir(directory, dir_fd=parent)
-        except FileExistsError:
-            pass
         child = os.open(directory, os.O_RDONLY | os.O_DIRECTORY, dir_fd=parent)
         os.close(parent)
         parent = child

@@ -6,6 +6,7 @@ What is read back is read with Python's own ``tarfile``, not with our reader.
 import contextlib
 import io
 import json
+import logging
 import os
 import re
 import subprocess
@@ -18,7 +19,7 @@ from packer.cli import cli
 from shardferry.console import run_command
 from shards.errors import printable
 from shards.manifest import Manifest
-from tests.packer.nasty.entries import Entry, Kind, content_of, open_up, plant
+from tests.packer.nasty.entries import CannotPlantError, Entry, Kind, content_of, open_up, plant
 from tests.packer.nasty.trees import Tree
 
 Report = dict[str, object]
@@ -85,6 +86,8 @@ def make_place(base: str, tree: Tree) -> Place:
     Raises:
         CannotPlantError: this user or filesystem cannot.
     """
+    if tree.as_nobody and os.geteuid() != 0:
+        raise CannotPlantError("only root can run the packer as a user who does not own the files")
     os.chmod(base, 0o777)  # so that nobody can make the destination
     for name in ("out-of-source.jpg", "elsewhere.jpg"):
         with open(os.path.join(base, name), "wb") as outside:
@@ -111,8 +114,12 @@ def observe(place: Place) -> Report:
 def run_pack(args: Sequence[str]) -> Outcome:
     """Run ``pack`` in this process, which saves its start."""
     stdout, stderr = io.StringIO(), io.StringIO()
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
         code = run_command(cli, "pack", list(args))
+    root.handlers[:] = handlers
+    root.setLevel(level)
     return Outcome(code, stdout.getvalue(), stderr.getvalue())
 
 

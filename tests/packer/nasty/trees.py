@@ -210,6 +210,8 @@ NAMES = {
     "extension-key": tree(["a.__key__", "a.jpg"]),
     "extension-key-tfrecord": tree(["a.__key__", "a.jpg"], "--format", "tfrecord"),
     "extension-url": tree(["a.__url__", "a.jpg"]),
+    "names-readers-take-for-metadata": tree(["__data__/a.jpg", "__a__.b__", "d/__data__/c.jpg", "e.jpg"]),
+    "names-line-feed-in-dotted-directory": tree(["v1.0\n/a.jpg", "v1\n/b.jpg", "e.jpg"]),
     "names-of-tar-headers": tree(["@LongLink.jpg", "@PaxHeader.x", "pax_global_header.x", "LongLink/@LongLink.txt"]),
 }
 
@@ -285,7 +287,7 @@ SPECIAL = {
     "unreadable-file": tree([file("a.jpg", mode=0o000), file("b.jpg", mode=0o200), "c.jpg"], as_nobody=True),
     "unreadable-for-others": tree([file("a.jpg", mode=0o600), file("b.jpg", mode=0o640), "c.jpg"], as_nobody=True),
     "unreadable-directory": tree(
-        ["shut/a.jpg", directory("shut", mode=0o000), directory("blind", mode=0o711), "blind/a.jpg", "c.jpg"],
+        [directory("shut", mode=0o000), "shut/a.jpg", directory("blind", mode=0o711), "blind/a.jpg", "c.jpg"],
         as_nobody=True,
     ),
     "unreadable-directory-listed-only": tree(

@@ -1,7 +1,8 @@
 """The destination directory: who may write there, what lies there already, and what may be removed.
 
 Rules:
-    * Only partials, and files that a saved plan or a manifest names, are ever removed: nothing that others made.
+    * Only partials, and files that a saved plan or a manifest of ours names, are ever removed: nothing that others
+      made. What is to be refused is refused before anything is removed.
     * A second ``pack build`` on the same directory is refused while the first is at work. The lock only saves work;
       every file still gets its name by the durable recipe.
     * ``.pack/`` holds the plan and stays after success: it is how a repeated command knows that all is done.
@@ -41,6 +42,9 @@ LOCK_NAME = "lock"
 
 _NOT_OURS = frozenset({"lost+found"})
 """What an empty filesystem may hold."""
+
+_LOCK_TRIES = 100
+"""Each is lost only when another packer is refused at this very moment."""
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
 
@@ -95,7 +99,7 @@ class Destination:
                     f"{printable(self.path)} holds a dataset, but not the plan it was packed by; "
                     "choose another destination, or replace it with --overwrite"
                 )
-            self._refuse_foreign_files()
+            self._refuse_foreign_files(set())
             return False
         try:
             old = SavedPlan.from_json(data)
@@ -127,13 +131,13 @@ class Destination:
             DestinationError: the directory holds files of others too.
         """
         names = self._own_names()
+        self._refuse_foreign_files(names)
         self._remove([MANIFEST_NAME])
         fsync_directory(self.path)
         self._remove(names)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._state, PLAN_NAME))
         self.remove_partials()
-        self._refuse_foreign_files()
 
     def withdraw_manifest(self) -> None:
         """Remove the manifest: files it names are missing or have another size."""
@@ -166,17 +170,22 @@ class Destination:
             )
 
     def _own_names(self) -> set[str]:
-        """Names of the shards and indexes that the saved plan or the manifest speaks of."""
+        """The manifest, and the shards and indexes that it or the saved plan speaks of.
+
+        Neither of them: the directory is not ours, and a ``manifest.json`` in it is somebody's web application.
+        """
         names: set[str] = set()
         with contextlib.suppress(FormatError):
             manifest = self.read_manifest()
             if manifest is not None:
+                names.add(MANIFEST_NAME)
                 names.update(name for _, shard in manifest.shards() for name in (shard.name, shard.index_name))
         data = _read_or_none(os.path.join(self._state, PLAN_NAME))
         if data is not None:
             with contextlib.suppress(JsonError):
-                for shard in SavedPlan.from_json(data).shards:
-                    names.update((shard.name, index_name(shard.name)))
+                shards = SavedPlan.from_json(data).shards
+                names.add(MANIFEST_NAME)
+                names.update(name for shard in shards for name in (shard.name, index_name(shard.name)))
         # a plan is no manifest, its names were not checked: nothing outside of this directory may be touched
         return {name for name in names if os.path.basename(name) == name and not name.startswith(".")}
 
@@ -185,9 +194,11 @@ class Destination:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.path, name))
 
-    def _refuse_foreign_files(self) -> None:
+    def _refuse_foreign_files(self, own_names: set[str]) -> None:
         foreign = sorted(
-            printable(name) for name in os.listdir(self.path) if not name.startswith(".") and name not in _NOT_OURS
+            printable(name)
+            for name in os.listdir(self.path)
+            if not name.startswith(".") and name not in _NOT_OURS and name not in own_names
         )
         if foreign:
             raise DestinationError(
@@ -211,15 +222,9 @@ def hold_destination(path: str) -> Iterator[Destination]:
     Raises:
         DestinationError: it cannot be made or written, or another ``pack build`` is at work there.
     """
-    state = os.path.join(path, STATE_NAME)
     was_made = not os.path.lexists(path)
+    lock = _open_lock(path)
     try:
-        make_directory(state)
-        lock = os.open(os.path.join(state, LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise refused(path, error) from error
-    try:
-        _lock_or_refuse(lock, path)
         yield Destination(path)
     finally:
         _remove_unused_state(path, was_made=was_made)
@@ -232,6 +237,35 @@ def refused(path: str, error: OSError) -> ShardferryError:
         f"cannot write to {printable(path)}: {error.strerror}; this process runs as uid {os.geteuid()}, "
         f"gid {os.getegid()}; choose a directory that it may write to"
     )
+
+
+def _open_lock(path: str) -> int:
+    """Make the state directory and give the locked lock file in it."""
+    lock_path = os.path.join(path, STATE_NAME, LOCK_NAME)
+    for _ in range(_LOCK_TRIES):
+        try:
+            make_directory(os.path.dirname(lock_path))
+            lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise refused(path, error) from error
+        try:
+            _lock_or_refuse(lock, path)
+            if _is_at(lock, lock_path):
+                return lock
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)  # a packer that was refused has just removed it with its directory
+    raise DestinationError(f"{printable(lock_path)} cannot be made; choose another destination")
+
+
+def _is_at(fd: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _remove_unused_state(path: str, *, was_made: bool) -> None:

@@ -1,6 +1,7 @@
 import fcntl
 import json
 import os
+import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 
 from packer.build import build
 from packer.config import PackConfig
+from packer.destination import hold_destination
 from packer.preview import preview_build
+from packer.saved import summarize_plan
 from packer.sources.tree import SymlinkPolicy
 from packer.splits import parse_split
 from packer.stop import StopFlag
@@ -245,6 +248,29 @@ def test_directory_with_files_of_others_is_never_touched(config, tmp_path):
     assert os.listdir(config.destination) == ["thesis.tex"]
 
 
+def test_overwrite_spares_a_manifest_json_that_is_not_ours(config):
+    os.makedirs(config.destination)
+    for foreign in (b'{"name": "a web application"}', b"no JSON", b""):
+        path = Path(config.destination, "manifest.json")
+        path.write_bytes(foreign)
+        with pytest.raises(DestinationError, match=r"not empty(?s:.*)manifest\.json"):
+            run(replace(config, overwrite=True))
+        assert path.read_bytes() == foreign
+    assert os.listdir(config.destination) == ["manifest.json"]
+
+
+def test_overwrite_beside_files_of_others_is_refused_before_the_dataset_is_removed(config, read_dataset):
+    run(config)
+    before = read_dataset(config.destination).file_bytes()
+    notes = Path(config.destination, "notes.txt")
+    notes.write_bytes(b"mine")
+    with pytest.raises(DestinationError, match=r"not empty(?s:.*)notes\.txt"):
+        run(replace(config, overwrite=True, shard_size_bytes=60_000))
+    notes.unlink()
+    assert read_dataset(config.destination).file_bytes() == before
+    assert not run(config).is_new
+
+
 def test_dataset_without_its_plan_is_refused_and_can_be_replaced(config):
     run(config)
     os.unlink(f"{config.destination}/.pack/plan.json")
@@ -271,6 +297,35 @@ def test_second_packer_at_the_same_destination_is_refused(config):
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(DestinationError, match="another pack build is at work"):
             run(config)
+
+
+def test_refused_packer_leaves_the_lock_of_one_that_has_not_saved_its_plan_yet(config, read_dataset):
+    with hold_destination(config.destination) as destination:
+        with pytest.raises(DestinationError, match="another pack build is at work"):
+            run(config)
+        preview = preview_build(config, StopFlag())
+        destination.save_plan(preview.plan, summarize_plan(preview.plan, config.recorded_options()))
+    run(config)
+    assert read_dataset(config.destination).manifest.num_samples == 120
+
+
+def test_lock_is_taken_anew_when_a_refused_packer_removes_it(tmp_path):
+    outcomes = []
+
+    def hold():
+        try:
+            with hold_destination(str(tmp_path / "out")) as destination:
+                outcomes.append(os.path.exists(f"{destination.path}/.pack/lock"))
+        except DestinationError as refusal:
+            outcomes.append("another pack build is at work" in str(refusal))
+
+    for _ in range(50):
+        threads = [threading.Thread(target=hold) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert outcomes == [True] * 200
 
 
 def test_source_inside_and_around_the_destination_is_refused(config, tmp_path):

@@ -15,7 +15,8 @@ clean-bench: ## remove the benchmark's environment
 	rm -rf "$(VENV_BENCH)"
 
 bench-environment: $(VENV_BENCH)/.peers
-	@$(VENV_BENCH)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --force-reinstall .
+	@$(VENV_BENCH)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation \
+		--force-reinstall .
 
 $(VENV_BENCH)/.peers: benchmarks/requirements.txt
 	$(if $(PYTHON),$(PYTHON),python3) -m venv "$(VENV_BENCH)"

@@ -58,20 +58,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="pack-benchmark-") as temporary:
         work = os.path.abspath(given.work or temporary)
         os.makedirs(work, exist_ok=True)
-        machine = tables.describe_machine(work)
         bench = _Bench(pack, work, given)
         bench.compare_peers(wanted)
         bench.compare_on_slow_mount(wanted)
         bench.record(wanted)
-    machine["load_average_end"] = round(os.getloadavg()[0], 1)
-    text = "\n".join([*tables.machine_lines(machine), "", *bench.markdown()])
-    print(text)
-    if given.markdown:
-        with open(given.markdown, "w") as file:
-            file.write(text + "\n")
-    if given.json:
-        with open(given.json, "w") as file:
-            json.dump({"machine": machine, **bench.json()}, file, indent=1)
+        print(bench.markdown())
     return 0
 
 
@@ -83,6 +74,7 @@ class _Bench:
         self._work = work
         self._given = given
         self._source: Source | None = None
+        self._machine = tables.describe_machine(work)
         self.comparisons: list[tuple[Comparison, float]] = []
         self.memory: list[Memory] = []
         self.scaling: Comparison | None = None
@@ -113,33 +105,41 @@ class _Bench:
 
     def record(self, wanted: set[str]) -> None:
         """What is recorded about ours alone."""
-        pairs = self._given.pairs
+        if wanted.isdisjoint(RECORDS):
+            return
+        pairs, source = self._given.pairs, self._get_source()
         if "memory" in wanted:
             _note("memory")
-            self.memory = record_memory(self._pack, self._get_source(), self._work)
+            self.memory = record_memory(self._pack, source, self._work)
+            self.save()
         if "scaling" in wanted:
             _note("scaling")
-            self.scaling = record_scaling(self._pack, self._get_source(), self._work, pairs, _note)
+            self.scaling = record_scaling(self._pack, source, self._work, pairs, _note)
+            self.save()
         if "resume" in wanted:
             _note("resume")
-            self.resume = record_resume(self._pack, self._get_source(), self._work, pairs, _note)
+            self.resume = record_resume(self._pack, source, self._work, pairs, _note)
+            self.save()
         if "growth" in wanted:
             _note("growth")
-            sizes = [10**power for power in range(4, 8) if 10**power <= self._given.growth_to] or [
-                self._given.growth_to
-            ]
-            self.growth = record_growth(
-                self._pack,
-                lambda num_files: make_source(self._work, num_files, GROWTH_MEAN_BYTES),
-                sizes,
-                self._work,
-                pairs,
-                _note,
-            )
+            most = self._given.growth_to
+            sizes = [10**power for power in range(4, 8) if 10**power <= most] or [most]
+            self.growth = record_growth(self._pack, self._make_small_files, sizes, self._work, pairs, _note)
+            self.save()
 
-    def markdown(self) -> list[str]:
+    def save(self) -> None:
+        """Write what is there so far; the whole takes so long that it may be stopped."""
+        self._machine["load_average_end"] = round(os.getloadavg()[0], 1)
+        if self._given.markdown:
+            with open(self._given.markdown, "w") as file:
+                file.write(self.markdown() + "\n")
+        if self._given.json:
+            with open(self._given.json, "w") as file:
+                json.dump(self.json(), file, indent=1)
+
+    def markdown(self) -> str:
         """The results for people."""
-        parts = []
+        parts = [tables.machine_lines(self._machine)]
         if self.comparisons:
             parts.append(tables.comparison_lines(self.comparisons))
         if self.scaling:
@@ -150,11 +150,12 @@ class _Bench:
             parts.append(tables.memory_lines(self.memory))
         if self.growth:
             parts.append(tables.growth_lines(self.growth))
-        return "\n\n".join("\n".join(part) for part in parts).splitlines()
+        return "\n\n".join("\n".join(part) for part in parts)
 
     def json(self) -> dict[str, object]:
         """The results for programs."""
         return {
+            "machine": self._machine,
             "comparisons": [tables.comparison_json(row, aim) for row, aim in self.comparisons],
             "memory": [asdict(row) for row in self.memory],
             "scaling": tables.comparison_json(self.scaling, 0) if self.scaling else None,
@@ -169,6 +170,10 @@ class _Bench:
         _note(f"against {peer.name}")
         mine = ours(self._pack, "--jobs", "2", *options)
         self.comparisons.append((compare(peer, mine, source, self._work, self._given.pairs, _note), aim))
+        self.save()
+
+    def _make_small_files(self, num_files: int) -> Source:
+        return make_source(self._work, num_files, GROWTH_MEAN_BYTES)
 
     def _get_source(self) -> Source:
         if self._source is None:

@@ -41,8 +41,8 @@ def describe_machine(work: str) -> dict[str, object]:
 
 
 def _filesystem(path: str) -> str:
-    found = subprocess.run(["stat", "--file-system", "--format", "%T", path], stdout=subprocess.PIPE, check=True)
-    return found.stdout.decode().strip()
+    found = subprocess.run(["df", "--output=fstype", path], stdout=subprocess.PIPE, check=True)
+    return found.stdout.decode().split()[-1]
 
 
 def machine_lines(machine: Mapping[str, object]) -> list[str]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from shards.strict_json import JsonValue
 
 MODULES = {
+    "adopt": "packer.commands.adopt",
     "extract": "packer.commands.extract",
     "ls": "packer.commands.ls",
     "verify": "packer.commands.verify",

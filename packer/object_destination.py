@@ -28,7 +28,7 @@ from packer.begun import (
 from packer.plan import PackPlan
 from packer.receipts import receipt_name
 from packer.saved import SavedPlan, list_source_differences, read_sources, write_sources
-from packer.stores.objects import ObjectStore
+from packer.stores.objects import PARTIAL_PREFIX, ObjectStore
 from packer.stores.uploads import abort_upload, list_uploads
 from shards.errors import RemoteError
 from shards.manifest import MANIFEST_NAME, Manifest
@@ -105,7 +105,9 @@ class ObjectDestination:
 
         A user who may not list uploads can pack all the same.
         """
-        aborted = 0
+        staged = [name for name in self._store.list_all_names() if name.startswith(PARTIAL_PREFIX)]
+        self._remove(staged)
+        aborted = len(staged)
         try:
             for upload in list_uploads(self._store.filesystem, self._store.root, self.path):
                 if _OURS.fullmatch(upload.name):

@@ -1,6 +1,7 @@
 """Commands of ``pack`` in modules of their own, imported when they are asked for, and what commands share."""
 
 import importlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ MODULES = {
     "verify": "packer.commands.verify",
 }
 """Name of a command → module that has it as ``command``."""
+
+_DRIVERS = ("aiobotocore", "botocore", "fsspec", "s3fs")
+"""Loggers of libraries that tell at length how they found their settings."""
 
 
 class MoreCommands(click.Group):
@@ -40,6 +44,9 @@ def set_up_log(*, verbose: bool, quiet: bool) -> None:
     if verbose and quiet:
         raise click.UsageError("--verbose and --quiet exclude each other")
     setup_logging(verbose=verbose, quiet=quiet)
+    if not verbose:
+        for name in _DRIVERS:
+            logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def show(as_json: bool, json_value: "Callable[[], dict[str, JsonValue]]", text: Callable[[], str]) -> None:

@@ -2,13 +2,15 @@
 
 Rules:
     * A shard is one multipart upload: its parts are invisible until the upload is completed, and an abandoned one is
-      aborted. What a killed process leaves is found and aborted by :mod:`packer.stores.uploads`.
+      aborted. What a killed process leaves is found and aborted by :mod:`packer.stores.uploads`. Drivers without such
+      uploads write under a hidden name and rename.
     * Memory: the part being filled and the part being sent, whatever the size of the shard.
     * No listing is cached, no byte is cached but what was read ahead in one open file.
     * Endpoint, region and credentials come from the driver's own settings (for S3 ``AWS_ENDPOINT_URL``, ``AWS_PROFILE``
       and so on); nothing of them is shown or stored.
 """
 
+import contextlib
 import errno
 import os
 import re
@@ -19,8 +21,9 @@ import fsspec
 from packer.locations import scheme_of
 from packer.stores.base import READ_BYTES
 from packer.stores.object_errors import explain_errors
+from packer.stores.pending import MultipartUpload, StagedUpload, Upload
 from packer.stores.uploads import list_uploads
-from shards.errors import DestinationError, RemoteError, RemoteMissingError, SizeMismatchError, printable
+from shards.errors import RemoteError, RemoteMissingError, SizeMismatchError, printable
 from shards.index import ShardIndex
 
 if TYPE_CHECKING:
@@ -30,6 +33,12 @@ PART_BYTES = 16 * 1024 * 1024
 """Of an upload. 10 000 parts of it, the most that S3 takes, are 156 GiB; bigger shards have bigger parts."""
 
 MAX_PARTS = 10_000
+
+PARTIAL_PREFIX = ".pack/partial/"
+"""Where drivers that cannot keep a file invisible write it, until it is moved to its name."""
+
+_HOLDING_BACK = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"})
+"""Drivers whose files are uploads that stay invisible until they are committed."""
 
 _SECRET = re.compile(r"//[^/@]*@")
 
@@ -103,27 +112,27 @@ class ObjectStore:
 
     def list_leftovers(self) -> list[str]:
         """Names whose uploads were begun and not ended, where the driver can tell."""
-        return sorted({upload.name for upload in list_uploads(self._fs, self._root, self.location)})
+        staged = [name for name in self.list_all_names() if name.startswith(PARTIAL_PREFIX)]
+        return sorted({*staged, *(upload.name for upload in list_uploads(self._fs, self._root, self.location))})
 
     def create(self, name: str, size_bytes: int) -> "GrowingObject":
         """Begin an upload."""
         part_bytes = max(PART_BYTES, -(-size_bytes // MAX_PARTS))
         return GrowingObject(self, name, part_bytes)
 
-    def open_upload(self, name: str, part_bytes: int) -> Any:
+    def open_upload(self, name: str, part_bytes: int) -> "Upload":
         """Open a file of the driver that stays invisible until it is committed."""
+        url = self._url(name)
+        holds_back = not _HOLDING_BACK.isdisjoint(_protocols(self._fs))
+        path = self._path(name if holds_back else f"{PARTIAL_PREFIX}{name}")
         try:
-            with explain_errors(self._url(name)):
-                file = self._fs.open(self._path(name), "wb", block_size=part_bytes, autocommit=False)
+            with explain_errors(url):
+                if not holds_back:
+                    self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+                    return StagedUpload(self._fs, self._fs.open(path, "wb"), path, self._path(name))
+                return MultipartUpload(self._fs.open(path, "wb", block_size=part_bytes, autocommit=False))
         except FileNotFoundError as error:
             raise self._missing_place(error) from error
-        if not (hasattr(file, "commit") and hasattr(file, "discard")):
-            file.close()
-            raise DestinationError(
-                f"the driver for {scheme_of(self.location)}:// cannot keep a file invisible until it is complete; "
-                "pack into a directory and copy that, manifest.json last"
-            )
-        return file
 
     def put(self, name: str, data: bytes) -> None:
         """Write a small object in one request."""
@@ -175,27 +184,30 @@ class GrowingObject:
         self._url = store.url_of(name)
         self._part_bytes = part_bytes
         self._size_bytes = 0
-        self._file: Any = store.open_upload(name, part_bytes)
+        self._upload: Upload | None = store.open_upload(name, part_bytes)
 
     def write(self, data: "ReadableBuffer") -> None:
         """Append all of ``data``; never lets the driver gather more than one part."""
+        if self._upload is None:
+            raise ValueError("the upload has ended")
         with memoryview(data) as view, view.cast("B") as all_bytes, explain_errors(self._url):
             start = 0
             while start < len(all_bytes):
                 room = self._part_bytes - self._size_bytes % self._part_bytes
                 piece = all_bytes[start : start + room]
-                self._file.write(piece)
+                self._upload.write(piece)
                 start += len(piece)
                 self._size_bytes += len(piece)
 
     def commit(self, expected_bytes: int) -> None:
         """Complete the upload: from then on the object is there."""
+        if self._upload is None:
+            raise ValueError("the upload has ended")
         if self._size_bytes != expected_bytes:
             raise SizeMismatchError(self._url, expected_bytes, self._size_bytes, "nothing was committed")
         with explain_errors(self._url):
-            self._file.close()
-            self._file.commit()
-        self._file = None
+            self._upload.commit()
+        self._upload = None
         actual_bytes = self._store.size_of(self._name)
         if actual_bytes != expected_bytes:
             raise SizeMismatchError(self._url, expected_bytes, actual_bytes or 0, "the store lost part of the upload")
@@ -204,16 +216,11 @@ class GrowingObject:
         return self
 
     def __exit__(self, *_: object) -> None:
-        file, self._file = self._file, None
-        if file is None:
-            return
-        try:
-            with explain_errors(self._url):
-                file.discard()
-        except RemoteError:
-            pass  # the reason why it is abandoned matters more; the next run aborts what is left
-        finally:
-            file.closed = True  # or the driver's destructor would send what is left in its buffer
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            # the reason why it is abandoned matters more; the next run removes what is left
+            with contextlib.suppress(RemoteError, FileNotFoundError), explain_errors(self._url):
+                upload.discard()
 
 
 class ObjectReader:
@@ -256,6 +263,11 @@ class ObjectReader:
                 f"{printable(self._url)} gave {len(data)} bytes instead of {end - start} from byte {start}; try again"
             )
         return data
+
+
+def _protocols(filesystem: Any) -> set[str]:
+    protocol = filesystem.protocol
+    return {protocol} if isinstance(protocol, str) else set(protocol)
 
 
 def _open_filesystem(url: str, shown: str) -> tuple[Any, str]:

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from packer.config import PackConfig
 from packer.cpus import usable_cpus
-from packer.destination import Destination, hold_destination
+from packer.destination import hold_destination
 from packer.engines.local import LocalProcesses, run_in_process
 from packer.engines.work import Engine, Setting
+from packer.locations import directory_of, is_url
 from packer.plan import PackPlan
 from packer.preview import Preview
 from packer.publish import make_manifest, write_manifest
@@ -38,6 +39,41 @@ class ProgressLike(Protocol):
         """Count finished work."""
 
 
+class Destination(Protocol):
+    """What is needed of a destination; :class:`packer.destination.Destination` says what each method does."""
+
+    @property
+    def path(self) -> str:
+        """Where it lies, for messages."""
+
+    def read_manifest(self) -> Manifest | None:
+        """The manifest, or None when there is none."""
+
+    def is_complete(self, manifest: Manifest) -> bool:
+        """Whether all files of a manifest are there."""
+
+    def size_of(self, name: str) -> int | None:
+        """Size of a file, or None when it is not there."""
+
+    def check_plan(self, plan: PackPlan, saved: SavedPlan) -> bool:
+        """Compare what lies there with a plan."""
+
+    def save_plan(self, plan: PackPlan, saved: SavedPlan) -> None:
+        """Save a plan."""
+
+    def clear(self) -> None:
+        """Remove the dataset that lies there."""
+
+    def withdraw_manifest(self) -> None:
+        """Remove the manifest."""
+
+    def remove_partials(self) -> int:
+        """Remove what killed runs left."""
+
+    def check_space(self, needed_bytes: int) -> None:
+        """Check that there is room."""
+
+
 OpenProgress = Callable[[int, int], AbstractContextManager[ProgressLike]]
 """(total bytes, total samples) → a progress display."""
 
@@ -58,14 +94,14 @@ def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: O
     """
     plan, options = preview.plan, config.recorded_options()
     saved = summarize_plan(plan, options)
-    with hold_destination(config.destination) as destination:
+    with _hold(config.destination) as destination:
         manifest = _begin(destination, plan, saved, overwrite=config.overwrite)
         if manifest is not None:
             return BuildReport.of(config, manifest, preview.skips, num_kept=manifest.num_shards, is_new=False)
         try:
             results = _finish_shards(config, plan, destination, stop, open_progress)
             manifest = make_manifest(plan, results, options=options, source_path=config.source, skips=preview.skips)
-            write_manifest(manifest, destination.path)
+            write_manifest(manifest, config.destination)
         except NoSpaceError as error:
             destination.remove_partials()
             raise NoSpaceError(
@@ -79,6 +115,14 @@ def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: O
             raise
     num_kept = sum(result.is_kept for result in results.values())
     return BuildReport.of(config, manifest, preview.skips, num_kept=num_kept, is_new=True)
+
+
+def _hold(location: str) -> AbstractContextManager[Destination]:
+    if not is_url(location):
+        return hold_destination(directory_of(location))
+    from packer.object_destination import hold_objects  # noqa: PLC0415 (fsspec is loaded only where it is used)
+
+    return hold_objects(location)
 
 
 def _begin(destination: Destination, plan: PackPlan, saved: SavedPlan, *, overwrite: bool) -> Manifest | None:
@@ -105,7 +149,7 @@ def _finish_shards(
 ) -> Mapping[int, ShardResult]:
     setting = Setting(
         TreeRoot(os.fsencode(os.path.abspath(config.source)), config.symlinks is SymlinkPolicy.FOLLOW),
-        os.path.abspath(destination.path),
+        config.destination if is_url(config.destination) else os.path.abspath(destination.path),
         config.read_threads,
     )
     with open_progress(plan.size_bytes, plan.num_samples) as progress:

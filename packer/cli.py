@@ -4,17 +4,16 @@ What the commands need is imported when they run, so that ``--help`` is quick.
 """
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
+from packer.commands import MoreCommands, set_up_log, show
 from shardferry import __version__
-from shardferry.console import ByteSize, Progress, run_main, setup_logging
+from shardferry.console import ByteSize, Progress, run_main
 
 if TYPE_CHECKING:
     from packer.config import PackConfig
-    from shards.strict_json import JsonValue
 
 CONTEXT = {"auto_envvar_prefix": "PACK", "help_option_names": ["-h", "--help"]}
 """Option --shard-size can also be given as PACK_SHARD_SIZE; flag > environment > default."""
@@ -22,7 +21,7 @@ CONTEXT = {"auto_envvar_prefix": "PACK", "help_option_names": ["-h", "--help"]}
 _directory = click.Path(path_type=str)
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=MoreCommands, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="pack")
 def cli() -> None:
     """Pack many small files into few big shards, once, so that training reads them at full speed.
@@ -34,7 +33,12 @@ def cli() -> None:
       pack build data/ out/ --split by-dir --jobs 8         data/train, data/val … are splits
       pack build data/ out/ --split train=0.9,val=0.1       seeded, stable when files are added
       pack build data/ out/ --format tfrecord --dry-run     what would happen; writes nothing
+      pack build data/ s3://bucket/out/                     any URL that fsspec has a driver for
       pack verify out/ --deep                               check every byte, and the index
+      pack verify out/ --against photos/                    compare with the source files
+      pack adopt shards/                                    make manifest and indexes for other people's shards
+      pack ls out/ --long                                   keys, members, sizes
+      pack extract out/ photos-again/ --glob 'cats/*'       members become files again
       pack inspect out/ KEY                                 where a sample lies
       pack cat out/ KEY.jpg > picture.jpg
     """  # noqa: D301 (click wants the character itself)
@@ -157,7 +161,7 @@ def build_command(
     from packer.splits import parse_split
     from shards.keys import parse_key_rule
 
-    _set_up_log(verbose=verbose, quiet=quiet)
+    set_up_log(verbose=verbose, quiet=quiet)
     try:
         split = parse_split(split_text)
     except ValueError as error:
@@ -191,7 +195,7 @@ def _build(config: "PackConfig", *, dry_run: bool, as_json: bool) -> None:
     with stop.set_by_signals():
         preview = preview_build(config, stop)
         if dry_run:
-            _show(
+            show(
                 as_json,
                 lambda: plan_as_json(preview.plan, preview.skips),
                 lambda: plan_as_text(preview.plan, preview.skips),
@@ -205,39 +209,7 @@ def _build(config: "PackConfig", *, dry_run: bool, as_json: bool) -> None:
             stop,
             lambda num_bytes, num_samples: Progress("packing", total_bytes=num_bytes, total_samples=num_samples),
         )
-    _show(as_json, report.as_json, report.as_text)
-
-
-@cli.command("verify", context_settings=CONTEXT)
-@click.argument("destination", type=_directory)
-@click.option("--deep", is_flag=True, help="Also compare each index with a strict scan of its shard.")
-@click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
-@click.option("--verbose", is_flag=True, help="More log lines.")
-@click.option("--quiet", is_flag=True, help="No progress, only warnings and errors.")
-def verify_command(destination: str, deep: bool, as_json: bool, verbose: bool, quiet: bool) -> None:
-    """Check every byte of the dataset at DESTINATION against its digests.
-
-    Exit status 65 when something is damaged; all faults are listed.
-    """
-    from packer.inspect import read_manifest
-    from packer.stop import StopFlag
-    from packer.verify import FaultsFoundError, verify_dataset
-
-    _set_up_log(verbose=verbose, quiet=quiet)
-    manifest = read_manifest(destination)
-    stop = StopFlag()
-    with stop.set_by_signals(), Progress("verifying", total_bytes=manifest.size_bytes) as progress:
-
-        def report_bytes(num_bytes: int) -> None:
-            progress.advance(num_bytes=num_bytes)
-            stop.check()
-
-        found = verify_dataset(destination, manifest, is_deep=deep, report_bytes=report_bytes)
-    if found.faults:
-        if as_json:
-            _show(as_json, found.as_json, str)
-        raise FaultsFoundError(found)
-    _show(as_json, found.as_json, found.as_text)
+    show(as_json, report.as_json, report.as_text)
 
 
 @cli.command("inspect", context_settings=CONTEXT)
@@ -249,10 +221,10 @@ def inspect_command(destination: str, key: str | None, as_json: bool) -> None:
     from packer.inspect import find_samples, read_manifest, summary_as_json, summary_as_text
     from shards.errors import NotStagedError, printable
 
-    _set_up_log(verbose=False, quiet=False)
+    set_up_log(verbose=False, quiet=False)
     manifest = read_manifest(destination)
     if key is None:
-        _show(as_json, lambda: summary_as_json(manifest), lambda: summary_as_text(manifest))
+        show(as_json, lambda: summary_as_json(manifest), lambda: summary_as_text(manifest))
         return
     found = find_samples(destination, manifest, key)
     if not found:
@@ -260,7 +232,7 @@ def inspect_command(destination: str, key: str | None, as_json: bool) -> None:
             f"no sample in {printable(destination)} has the key {printable(key)}; "
             "a key is the file's path below the source without its extension"
         )
-    _show(
+    show(
         as_json,
         lambda: {"samples": [sample.as_json() for sample in found]},
         lambda: "\n".join(sample.as_text() for sample in found),
@@ -274,25 +246,9 @@ def cat_command(destination: str, member: str) -> None:
     """Write one member's bytes to stdout, checked against its sum."""
     from packer.inspect import read_manifest, read_member
 
-    _set_up_log(verbose=False, quiet=False)
+    set_up_log(verbose=False, quiet=False)
     sys.stdout.buffer.write(read_member(destination, read_manifest(destination), member))
     sys.stdout.buffer.flush()
-
-
-def _set_up_log(*, verbose: bool, quiet: bool) -> None:
-    if verbose and quiet:
-        raise click.UsageError("--verbose and --quiet exclude each other")
-    setup_logging(verbose=verbose, quiet=quiet)
-
-
-def _show(as_json: bool, json_value: "Callable[[], dict[str, JsonValue]]", text: Callable[[], str]) -> None:
-    """Write the result to stdout."""
-    if not as_json:
-        click.echo(text())
-        return
-    from shards.strict_json import render_json
-
-    click.echo(render_json(json_value()))
 
 
 def main() -> None:

@@ -17,27 +17,24 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from packer.plan import PackPlan
-from packer.saved import SavedPlan, list_differences, list_source_differences, read_sources, write_sources
-from shards.errors import (
-    DestinationError,
-    FormatError,
-    NoSpaceError,
-    PlanMismatchError,
-    ShardferryError,
-    list_offenders,
-    printable,
+from packer.begun import (
+    BASE_NAME,
+    PLAN_NAME,
+    SOURCES_NAME,
+    STATE_NAME,
+    check_same_plan,
+    own_names,
+    refuse_foreign,
+    refuse_unplanned,
 )
+from packer.plan import PackPlan
+from packer.saved import SavedPlan, list_source_differences, read_sources, write_sources
+from shards.errors import DestinationError, NoSpaceError, ShardferryError, printable
 from shards.files import create_partial, free_bytes, fsync_directory, is_partial_name, make_directory, write_file
-from shards.index_schema import index_name
 from shards.manifest import MANIFEST_NAME, Manifest
-from shards.strict_json import JsonError
 
 logger = logging.getLogger(__name__)
 
-STATE_NAME = ".pack"
-PLAN_NAME = "plan.json"
-SOURCES_NAME = "sources.tsv.gz"
 LOCK_NAME = "lock"
 
 _NOT_OURS = frozenset({"lost+found"})
@@ -95,25 +92,11 @@ class Destination:
         data = _read_or_none(os.path.join(self._state, PLAN_NAME))
         if data is None:
             if self.size_of(MANIFEST_NAME) is not None:
-                raise PlanMismatchError(
-                    f"{printable(self.path)} holds a dataset, but not the plan it was packed by; "
-                    "choose another destination, or replace it with --overwrite"
-                )
+                raise refuse_unplanned(self.path)
             self._refuse_foreign_files(set())
             return False
-        try:
-            old = SavedPlan.from_json(data)
-        except JsonError as error:
-            raise PlanMismatchError(
-                f"the saved plan {printable(self._state)}/{PLAN_NAME} is damaged ({error}); start anew with --overwrite"
-            ) from error
-        if old.digest == saved.digest:
-            return True
-        lines = list_differences(old, saved) + self._source_differences(plan)
-        raise PlanMismatchError(
-            f"{printable(self.path)} holds the work of another plan:\n{list_offenders(lines)}\n"
-            "run the earlier command again, choose another destination, or replace what is there with --overwrite"
-        )
+        check_same_plan(data, saved, self.path, lambda: self._source_differences(plan))
+        return True
 
     def save_plan(self, plan: PackPlan, saved: SavedPlan) -> None:
         """Save a plan; from then on the shards here belong to it."""
@@ -174,38 +157,24 @@ class Destination:
 
         Neither of them: the directory is not ours, and a ``manifest.json`` in it is somebody's web application.
         """
-        names: set[str] = set()
-        with contextlib.suppress(FormatError):
-            manifest = self.read_manifest()
-            if manifest is not None:
-                names.add(MANIFEST_NAME)
-                names.update(name for _, shard in manifest.shards() for name in (shard.name, shard.index_name))
-        data = _read_or_none(os.path.join(self._state, PLAN_NAME))
-        if data is not None:
-            with contextlib.suppress(JsonError):
-                shards = SavedPlan.from_json(data).shards
-                names.add(MANIFEST_NAME)
-                names.update(name for shard in shards for name in (shard.name, index_name(shard.name)))
-        # a plan is no manifest, its names were not checked: nothing outside of this directory may be touched
-        return {name for name in names if os.path.basename(name) == name and not name.startswith(".")}
+        manifests = [
+            _read_or_none(os.path.join(self.path, MANIFEST_NAME)),
+            _read_or_none(os.path.join(self._state, BASE_NAME)),
+        ]
+        names = own_names(manifests, _read_or_none(os.path.join(self._state, PLAN_NAME)))
+        return {name for name in names if os.path.basename(name) == name}
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.path, name))
 
-    def _refuse_foreign_files(self, own_names: set[str]) -> None:
-        foreign = sorted(
-            printable(name)
-            for name in os.listdir(self.path)
-            if not name.startswith(".") and name not in _NOT_OURS and name not in own_names
+    def _refuse_foreign_files(self, ours: set[str]) -> None:
+        names = os.listdir(self.path)
+        refuse_foreign(
+            self.path,
+            (name for name in names if not name.startswith(".") and name not in _NOT_OURS and name not in ours),
         )
-        if foreign:
-            raise DestinationError(
-                f"{printable(self.path)} is not empty, and what it holds was not made by pack:\n"
-                f"{list_offenders(foreign)}\n"
-                "choose a new or empty directory"
-            )
 
     def _source_differences(self, plan: PackPlan) -> list[str]:
         try:

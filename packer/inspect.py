@@ -3,10 +3,13 @@
 import os
 from dataclasses import dataclass
 
+from packer.locations import is_url
+from packer.stores.base import DatasetStore
+from packer.stores.open import open_store
 from shardferry.console.units import format_bytes, format_count
 from shards.digests import crc32c
 from shards.errors import IntegrityError, MissingMemberError, NotStagedError, printable
-from shards.index import IndexedMember, ShardIndex
+from shards.index import IndexedMember
 from shards.manifest import MANIFEST_NAME, Manifest
 from shards.strict_json import JsonValue
 
@@ -47,37 +50,43 @@ class FoundSample:
         return "\n".join(lines)
 
 
-def read_manifest(directory: str) -> Manifest:
+def read_manifest(location: str) -> Manifest:
     """Read the manifest of a finished dataset.
 
     Raises:
         NotStagedError: there is none.
         ManifestFormatError: it is damaged.
+        RemoteError: the object store cannot be read.
     """
-    path = os.path.join(directory, MANIFEST_NAME)
+    store = open_store(location)
+    what = printable(location)
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = store.read_file(MANIFEST_NAME)
     except (FileNotFoundError, NotADirectoryError) as error:
-        what = printable(directory)
-        if not os.path.isdir(directory):
+        if not is_url(location) and not os.path.isdir(store.location):
             raise NotStagedError(f"there is no dataset directory {what}; check the path") from error
         raise NotStagedError(
             f"{what} has no {MANIFEST_NAME}: it is not a finished dataset; "
             "if pack build was stopped there, run it again"
         ) from error
-    return Manifest.from_json(data, name=path)
+    return Manifest.from_json(data, name=join_name(store, MANIFEST_NAME))
 
 
-def find_samples(directory: str, manifest: Manifest, key: str) -> list[FoundSample]:
+def join_name(store: DatasetStore, name: str) -> str:
+    """What messages call a file of a dataset."""
+    return f"{store.location.rstrip('/')}/{name}"
+
+
+def find_samples(location: str, manifest: Manifest, key: str) -> list[FoundSample]:
     """Find a key in all splits.
 
     Raises:
-        IndexFormatError, OSError: an index is damaged or missing.
+        IndexFormatError, OSError, RemoteError: an index is damaged or missing.
     """
+    store = open_store(location)
     found = []
     for split, entry in manifest.shards():
-        with ShardIndex.open(os.path.join(directory, entry.index_name)) as index:
+        with store.open_index(entry.index_name) as index:
             number = index.find(key)
             if number is not None:
                 sample = FoundSample(
@@ -92,11 +101,11 @@ def find_samples(directory: str, manifest: Manifest, key: str) -> list[FoundSamp
     return found
 
 
-def read_member(directory: str, manifest: Manifest, name: str) -> bytes:
+def read_member(location: str, manifest: Manifest, name: str) -> bytes:
     """Read one member, checked against its sum.
 
     Args:
-        directory: of the dataset.
+        location: of the dataset.
         manifest: of the dataset.
         name: key and extension, ``KEY.EXT``; any dot of the base name may be the one between them.
 
@@ -109,14 +118,14 @@ def read_member(directory: str, manifest: Manifest, name: str) -> bytes:
     dots = [place for place in range(name.rfind("/") + 1, len(name)) if name[place] == "."]
     for dot in dots:
         key, extension = name[:dot], name[dot + 1 :].lower()
-        for sample in find_samples(directory, manifest, key):
+        for sample in find_samples(location, manifest, key):
             for member in sample.members:
                 if member.extension == extension:
-                    return _read_checked(directory, sample, member)
+                    return _read_checked(open_store(location), sample, member)
             missing = MissingMemberError(key, extension, [member.extension for member in sample.members])
     if missing is not None:
         raise missing
-    raise NotStagedError(f"no sample in {printable(directory)} has the key of {printable(name)}; write KEY.EXT")
+    raise NotStagedError(f"no sample in {printable(location)} has the key of {printable(name)}; write KEY.EXT")
 
 
 def summary_as_json(manifest: Manifest) -> dict[str, JsonValue]:
@@ -170,10 +179,9 @@ def summary_as_text(manifest: Manifest) -> str:
     return "\n".join(lines)
 
 
-def _read_checked(directory: str, sample: FoundSample, member: IndexedMember) -> bytes:
-    with open(os.path.join(directory, sample.shard_name), "rb") as shard:
-        shard.seek(member.offset)
-        data = shard.read(member.size)
+def _read_checked(store: DatasetStore, sample: FoundSample, member: IndexedMember) -> bytes:
+    with store.open_reader(sample.shard_name, is_sequential=False) as shard:
+        data = shard.read_at(member.size, member.offset)
     actual = crc32c(data)
     if len(data) != member.size or actual != member.crc32c:
         raise IntegrityError(

@@ -10,6 +10,7 @@ from packer.config import PackConfig
 from packer.cut import plan_shards
 from packer.group import group_files
 from packer.labels import classify_samples, split_samples
+from packer.locations import is_url
 from packer.plan import PackPlan, PlanContent, PlanOptions
 from packer.sources.files import Skips
 from packer.sources.tree import scan_tree
@@ -68,6 +69,8 @@ def _check_paths(config: PackConfig) -> None:
         raise SourceError(f"there is no {source}; check the path")
     if not os.path.isdir(config.source):
         raise SourceError(f"{source} is no directory; give the directory that holds the files")
+    if is_url(config.destination):
+        return
     inside = os.path.realpath(config.source)
     above = os.path.realpath(config.destination)
     if os.path.commonpath([inside, above]) == inside:

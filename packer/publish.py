@@ -1,16 +1,15 @@
 """All shards → ``manifest.json``, written last: the commit of the whole dataset."""
 
-import os
 from collections.abc import Mapping
 from typing import cast
 
 from packer.plan import PackPlan
 from packer.sources.files import Skips
+from packer.stores.open import open_store
 from packer.write import ShardResult
 from shardferry import __version__
 from shards.digests import BLOCK_BYTES
 from shards.errors import printable
-from shards.files import write_file
 from shards.index_schema import index_name
 from shards.manifest import MANIFEST_NAME, ExtensionEntry, Manifest, ShardEntry, SplitEntry
 from shards.strict_json import JsonValue
@@ -63,9 +62,9 @@ def make_manifest(
     )
 
 
-def write_manifest(manifest: Manifest, directory: str) -> None:
+def write_manifest(manifest: Manifest, location: str) -> None:
     """Commit the dataset."""
-    write_file(os.path.join(directory, MANIFEST_NAME), manifest.to_json())
+    open_store(location).put(MANIFEST_NAME, manifest.to_json())
 
 
 def count_extensions(plan: PackPlan, shard_numbers: list[int]) -> dict[str, ExtensionEntry]:

@@ -5,10 +5,12 @@ An engine calls :func:`finish_shard` in whatever process it likes; values in, va
 
 import errno
 import logging
-import os
 
 from packer.destination import refused
 from packer.plan import ShardPlan
+from packer.receipts import read_receipt, write_receipt
+from packer.stores.base import read_pieces
+from packer.stores.open import open_store
 from packer.write import ReportProgress, ShardResult, ShardWriter
 from shards.digests import BlockHasher, hash_bytes
 from shards.errors import DestinationError, FormatError, NoSpaceError, printable
@@ -18,7 +20,6 @@ from shards.index_schema import index_name
 
 logger = logging.getLogger(__name__)
 
-_READ_BYTES = 8 * 1024 * 1024
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -29,19 +30,19 @@ def finish_shard(writer: ShardWriter, plan: ShardPlan, directory: str, report: R
     Args:
         writer: of this process.
         plan: of the shard.
-        directory: of the dataset.
+        directory: of the dataset, or its URL.
         report: called with (samples, bytes) as the work goes on; may raise to stop it.
 
     Raises:
         SourceError, SourceChangedError: a source file cannot be read as planned.
         NoSpaceError: the disk is full.
-        DestinationError: the destination cannot be written.
+        DestinationError, RemoteError: the destination cannot be written.
     """
     kept = find_finished(plan, directory, report)
     if kept is not None:
         return kept
     try:
-        return writer.write(plan, directory)
+        result = writer.write(plan, directory)
     except OSError as error:
         if error.errno in _NO_SPACE:
             raise NoSpaceError(
@@ -58,32 +59,38 @@ def finish_shard(writer: ShardWriter, plan: ShardPlan, directory: str, report: R
         if error.errno in _REFUSED:
             raise refused(directory, error) from error
         raise
+    write_receipt(open_store(directory), result)
+    return result
 
 
 def find_finished(plan: ShardPlan, directory: str, report: ReportProgress) -> ShardResult | None:
     """Check whether a shard lies under its final name, whole: size, index, and every block against its digest.
 
+    In an object store, a receipt for this very version of the object saves reading it.
+
     The caller knows that what lies in the directory belongs to the same plan. A shard that fails the check is
     reported in the log and packed again.
     """
-    path = os.path.join(directory, plan.name)
+    store, index_file = open_store(directory), index_name(plan.name)
+    kept = read_receipt(store, plan.name, plan.size_bytes)
+    if kept is not None:
+        report(kept.num_samples, kept.size_bytes)
+        return kept
     try:
-        with open(path, "rb", buffering=0) as shard:
-            if os.fstat(shard.fileno()).st_size != plan.size_bytes:
+        with store.open_reader(plan.name) as shard:
+            if shard.size_bytes != plan.size_bytes:
                 _reject(plan, "its size is wrong")
                 return None
-            with open(os.path.join(directory, index_name(plan.name)), "rb") as file:
-                index_bytes = file.read()
-            with ShardIndex.from_bytes(index_bytes, name=index_name(plan.name)) as index:
+            index_bytes = store.read_file(index_file)
+            with ShardIndex.from_bytes(index_bytes, name=index_file) as index:
                 header, num_samples = index.header, index.num_samples
             if header.shard_name != plan.name or num_samples != len(plan.keys):
                 _reject(plan, "its index is that of another shard")
                 return None
             hasher = BlockHasher(header.block_bytes)
-            buffer = memoryview(bytearray(_READ_BYTES))
-            while count := shard.readinto(buffer):
-                hasher.update(buffer[:count])
-                report(0, count)
+            for piece in read_pieces(shard):
+                hasher.update(piece)
+                report(0, len(piece))
     except FileNotFoundError:
         return None
     except FormatError as error:
@@ -95,7 +102,7 @@ def find_finished(plan: ShardPlan, directory: str, report: ReportProgress) -> Sh
         _reject(plan, "its content is damaged")
         return None
     report(num_samples, 0)
-    return ShardResult(
+    found = ShardResult(
         name=plan.name,
         size_bytes=blocks.size_bytes,
         digest=blocks.shard_digest,
@@ -104,6 +111,8 @@ def find_finished(plan: ShardPlan, directory: str, report: ReportProgress) -> Sh
         index_digest=hash_bytes(index_bytes),
         is_kept=True,
     )
+    write_receipt(store, found)
+    return found
 
 
 def _reject(plan: ShardPlan, reason: str) -> None:

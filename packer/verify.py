@@ -5,10 +5,13 @@ checked. With ``deep`` also index ↔ shard: a strict scan of the shard's own fo
 members, at the same offsets, with the same sums. All faults are collected, not only the first.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import BinaryIO, cast
 
+from packer.stores.base import DatasetStore, ReaderStream, read_pieces
+from packer.stores.open import open_store
+from packer.unpack.compare import Comparison
 from shardferry.console.units import format_bytes, format_count
 from shards.digests import BlockHasher, block_ranges, digest_text, hash_bytes
 from shards.errors import (
@@ -19,7 +22,6 @@ from shards.errors import (
     SizeMismatchError,
     printable,
 )
-from shards.files import is_partial_name
 from shards.formats import ShardFormat, find_format
 from shards.index import ShardIndex
 from shards.layout import ScannedSample
@@ -27,7 +29,6 @@ from shards.manifest import MANIFEST_NAME, Manifest, ShardEntry
 from shards.strict_json import JsonValue
 
 MAX_FAULTS_PER_SHARD = 20
-_READ_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -44,6 +45,10 @@ class VerifyReport:
     """One sentence each, naming file and place."""
     remarks: list[str] = field(default_factory=list)
     """Things beside the dataset that do no harm."""
+    comparison: Comparison | None = None
+    """With the source files, if that was asked for."""
+    are_names_at_fault: bool = False
+    """Whether the faults are those of :mod:`packer.readers`."""
 
     def as_text(self) -> str:
         """For people, when there are no faults."""
@@ -51,6 +56,8 @@ class VerifyReport:
         depth = ", and every index against its shard" if self.is_deep else ""
         lines = [f"remark: {remark}" for remark in self.remarks]
         lines.append(f"verified {counts}, {format_bytes(self.size_bytes)}{depth}: all is well")
+        if self.comparison is not None:
+            lines.append(self.comparison.as_text())
         lines.append(f"dataset id: {self.dataset_id}")
         return "\n".join(lines)
 
@@ -65,6 +72,7 @@ class VerifyReport:
             "size_bytes": self.size_bytes,
             "faults": self.faults,
             "remarks": self.remarks,
+            **({} if self.comparison is None else {"comparison": self.comparison.as_json()}),
         }
 
 
@@ -78,47 +86,51 @@ class FaultsFoundError(IntegrityError):
     def __init__(self, report: VerifyReport) -> None:
         self.report = report
         lines = "\n".join(f"  {fault}" for fault in report.faults)
-        super().__init__(
-            f"{printable(report.destination)} is damaged, {len(report.faults)} fault(s):\n{lines}\n"
-            "copy the named shards again from a good place, or pack the dataset again"
-        )
+        what, advice = "is damaged", "copy the named shards again from a good place, or pack the dataset again"
+        if report.comparison is not None:
+            what = f"is not what {printable(report.comparison.source)} holds"
+            advice = "pack the source again, or see which of the two is right"
+        elif report.are_names_at_fault:
+            what = "has names that readers take for different samples"
+            advice = "pack again with --dotted-names error or escape, or use readers of the first-dot rule only"
+        super().__init__(f"{printable(report.destination)} {what}, {len(report.faults)} fault(s):\n{lines}\n{advice}")
 
 
 def verify_dataset(
-    directory: str, manifest: Manifest, *, is_deep: bool, report_bytes: Callable[[int], None]
+    location: str, manifest: Manifest, *, is_deep: bool, report_bytes: Callable[[int], None]
 ) -> VerifyReport:
     """Check every file of a dataset.
 
     Args:
-        directory: of the manifest.
+        location: of the manifest.
         manifest: of the dataset.
         is_deep: also compare each index with a strict scan of its shard.
         report_bytes: called with the number of bytes checked since the last call; may raise to stop.
     """
-    found = VerifyReport(directory, manifest.dataset_id, is_deep)
+    store = open_store(location)
+    found = VerifyReport(location, manifest.dataset_id, is_deep)
     shard_format = find_format(manifest.shard_format, where=MANIFEST_NAME)
     for _, entry in manifest.shards():
-        faults = list(_shard_faults(directory, manifest, entry, report_bytes))
+        faults = list(_shard_faults(store, manifest, entry, report_bytes))
         if is_deep and not faults:
-            faults.extend(_scan_faults(directory, entry, shard_format))
+            faults.extend(_scan_faults(store, entry, shard_format))
         found.faults.extend(faults)
         found.num_shards += 1
         found.num_samples += entry.num_samples
         found.size_bytes += entry.size_bytes
     known = {name for _, entry in manifest.shards() for name in (entry.name, entry.index_name)} | {MANIFEST_NAME}
-    for name in sorted(os.listdir(directory)):
-        if is_partial_name(name):
-            found.remarks.append(f"{printable(name)} is left from a killed run; the next pack build removes it")
-        elif name not in known and not name.startswith("."):
-            found.remarks.append(f"{printable(name)} does not belong to the dataset")
+    found.remarks += [f"{printable(name)} is left from a killed run" for name in store.list_leftovers()]
+    found.remarks += [
+        f"{printable(name)} does not belong to the dataset" for name in store.list_names() if name not in known
+    ]
     return found
 
 
 def _shard_faults(
-    directory: str, manifest: Manifest, entry: ShardEntry, report_bytes: Callable[[int], None]
+    store: DatasetStore, manifest: Manifest, entry: ShardEntry, report_bytes: Callable[[int], None]
 ) -> Iterator[str]:
     """Check one shard and its index against the manifest."""
-    index_bytes = _read_index(directory, entry)
+    index_bytes = _read_index(store, entry)
     if isinstance(index_bytes, str):
         yield index_bytes
         return
@@ -155,16 +167,14 @@ def _shard_faults(
     if wrong:
         return
     try:
-        with open(os.path.join(directory, entry.name), "rb", buffering=0) as shard:
-            size = os.fstat(shard.fileno()).st_size
-            if size != entry.size_bytes:
-                yield str(SizeMismatchError(entry.name, entry.size_bytes, size))
+        with store.open_reader(entry.name) as shard:
+            if shard.size_bytes != entry.size_bytes:
+                yield str(SizeMismatchError(entry.name, entry.size_bytes, shard.size_bytes))
                 return
             hasher = BlockHasher(header.block_bytes)
-            buffer = memoryview(bytearray(_READ_BYTES))
-            while count := shard.readinto(buffer):
-                hasher.update(buffer[:count])
-                report_bytes(count)
+            for piece in read_pieces(shard):
+                hasher.update(piece)
+                report_bytes(len(piece))
     except OSError as error:
         yield f"{printable(entry.name)}: {error.strerror}"
         return
@@ -176,11 +186,10 @@ def _shard_faults(
             yield str(DigestMismatchError(entry.name, number, start, digest_text(expected), digest_text(found)))
 
 
-def _read_index(directory: str, entry: ShardEntry) -> bytes | str:
+def _read_index(store: DatasetStore, entry: ShardEntry) -> bytes | str:
     """The index file if it is the promised one, else the fault."""
     try:
-        with open(os.path.join(directory, entry.index_name), "rb") as file:
-            data = file.read()
+        data = store.read_file(entry.index_name)
     except OSError as error:
         return f"{printable(entry.index_name)}: {error.strerror}"
     if len(data) != entry.index_size_bytes:
@@ -191,11 +200,11 @@ def _read_index(directory: str, entry: ShardEntry) -> bytes | str:
     return data
 
 
-def _scan_faults(directory: str, entry: ShardEntry, shard_format: ShardFormat) -> Iterator[str]:
+def _scan_faults(store: DatasetStore, entry: ShardEntry, shard_format: ShardFormat) -> Iterator[str]:
     """Compare an index with what a strict reader finds in the shard."""
     shown = 0
-    path = os.path.join(directory, entry.name)
-    with ShardIndex.open(os.path.join(directory, entry.index_name)) as index, open(path, "rb") as shard:
+    with store.open_index(entry.index_name) as index, store.open_reader(entry.name) as reader:
+        shard = cast("BinaryIO", ReaderStream(reader))
         number = 0
         try:
             for number, sample in enumerate(shard_format.scan_samples(shard, entry.name), start=1):

@@ -17,10 +17,10 @@ from packer.plan import INLINE, ShardPlan
 from packer.read import SourceReader
 from packer.sink import ShardSink
 from packer.sources.tree import TreeRoot
+from packer.stores.open import open_store
 from packer.stream import stream_sample
 from shards.digests import crc32c, hash_bytes, mask_crc
 from shards.errors import SizeMismatchError
-from shards.files import create_partial, write_file
 from shards.formats import ShardFormat, find_format
 from shards.index import IndexBuilder
 from shards.index_schema import index_name
@@ -78,18 +78,18 @@ class ShardWriter:
 
         Args:
             plan: of the shard.
-            directory: of the dataset.
+            directory: of the dataset, or its URL.
 
         Raises:
             SourceChangedError: a source file is not as planned.
             SourceError: a source file cannot be read.
-            OSError: the shard cannot be written. As after every error, its partial is gone.
+            OSError, RemoteError: the shard cannot be written. As after every error, its partial is gone.
         """
-        path = f"{directory}/{plan.name}"
+        store = open_store(directory)
         shard_format = find_format(plan.format_name, where=plan.name)
         index = IndexBuilder()
-        with create_partial(path) as partial:
-            self._sink.begin(partial)
+        with store.create(plan.name, plan.size_bytes) as file:
+            self._sink.begin(file)
             try:
                 for batch in _batches(plan, shard_format, len(self._sink.view)):
                     self._write_batch(plan, batch, index)
@@ -103,8 +103,8 @@ class ShardWriter:
             if blocks.size_bytes != plan.size_bytes:
                 raise SizeMismatchError(plan.name, plan.size_bytes, blocks.size_bytes, "nothing was committed")
             index_bytes = index.finish(shard_name=plan.name, format_name=plan.format_name, blocks=blocks)
-            write_file(f"{directory}/{index_name(plan.name)}", index_bytes)
-            partial.commit(blocks.size_bytes)
+            store.put(index_name(plan.name), index_bytes)
+            file.commit(blocks.size_bytes)
         return ShardResult(
             name=plan.name,
             size_bytes=blocks.size_bytes,

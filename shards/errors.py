@@ -59,6 +59,8 @@ def list_offenders(offenders: Sequence[str]) -> str:
 
 def printable(text: str) -> str:
     """Make a name safe for a terminal, a log line or JSON: controls and lone surrogates are escaped."""
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii") for char in text
     )

@@ -22,6 +22,9 @@ from shards.wire import FIXED32, LENGTH_DELIMITED, VARINT, WireError, iter_field
 
 RecordKind = Literal["example", "sequence_example", "record"]
 
+FOREIGN_EXTENSIONS = frozenset({"example", "sequence_example", "record"})
+"""Of the one member that a foreign record gives."""
+
 _LENGTH_TAG_1 = 0x0A
 _LENGTH_TAG_2 = 0x12
 _LONG_VARINT = re.compile(rb"[\x80-\xff]{10}")

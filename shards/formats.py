@@ -9,12 +9,36 @@ straight into place. *Reading* walks a whole shard strictly and yields where eac
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from shards.errors import FormatError
 from shards.layout import SampleLayout, ScannedSample
 from shards.tar import format as tar_format
+from shards.tar.header import is_header
 from shards.tfrecord import format as tfrecord_format
+from shards.tfrecord.frames import starts_with_record
+
+ReportKeyless = Callable[[int, Sequence[str]], None]
+"""Called with the number of members without a key and the first of their names, printable."""
+
+
+class ScanSamples(Protocol):
+    """Reads a whole shard."""
+
+    def __call__(
+        self, stream: BinaryIO, name: str, *, report_keyless: ReportKeyless | None = None
+    ) -> Iterator[ScannedSample]:
+        """Yield samples in shard order.
+
+        Args:
+            stream: the shard, at its start.
+            name: the shard, for messages.
+            report_keyless: told at the end of members that belong to no sample; None logs a warning.
+
+        Raises:
+            FormatError: damage, anywhere.
+            SampleGroupError: whole members that do not form samples.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +55,10 @@ class ShardFormat:
     """Bytes that close a shard."""
     has_example_records: bool
     """Whether a shard is a TFRecord file of tf.train.Example, which TensorFlow can read by itself."""
-    scan_samples: Callable[[BinaryIO, str], Iterator[ScannedSample]]
-    """(stream, shard name) → samples in shard order. Raises a :class:`FormatError` at damage, anywhere, and
-    :class:`shards.errors.SampleGroupError` when whole members do not form samples."""
+    scan_samples: ScanSamples
+    """Reads a whole shard strictly."""
+    is_plain: Callable[[bytes], bool]
+    """Whether the first 512 bytes (fewer in a smaller file) are proven to be an uncompressed shard of this format."""
 
 
 FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
@@ -45,6 +70,7 @@ FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
             end_marker=tar_format.END_MARKER,
             has_example_records=False,
             scan_samples=tar_format.scan_samples,
+            is_plain=is_header,
         ),
         "tfrecord": ShardFormat(
             name="tfrecord",
@@ -53,6 +79,7 @@ FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
             end_marker=tfrecord_format.END_MARKER,
             has_example_records=True,
             scan_samples=tfrecord_format.scan_samples,
+            is_plain=starts_with_record,
         ),
     }
 )

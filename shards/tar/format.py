@@ -1,7 +1,7 @@
 """The tar shard format: layout of samples to write, scan of shards to read. Used through ``shards.formats``."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from shards.digests import crc32c
@@ -65,7 +65,13 @@ def layout_sample(key: str, members: Sequence[tuple[str, int]]) -> SampleLayout:
     return SampleLayout(cursor, tuple(literals), tuple(holes))
 
 
-def scan_samples(stream: BinaryIO, name: str, grouper: SampleGrouper[_Found] | None = None) -> Iterator[ScannedSample]:
+def scan_samples(
+    stream: BinaryIO,
+    name: str,
+    grouper: SampleGrouper[_Found] | None = None,
+    *,
+    report_keyless: Callable[[int, Sequence[str]], None] | None = None,
+) -> Iterator[ScannedSample]:
     """Read a whole shard strictly and yield its samples.
 
     Members without a key (no extension, hidden, AppleDouble) belong to no sample; they are counted in the
@@ -74,7 +80,8 @@ def scan_samples(stream: BinaryIO, name: str, grouper: SampleGrouper[_Found] | N
     Args:
         stream: the shard, at its start; see :func:`shards.tar.reader.read_members`.
         name: the shard, for messages.
-        grouper: collects the members; give one to use another key rule or to see what is keyless.
+        grouper: collects the members; give one to use another key rule.
+        report_keyless: told of members without a key, how many and the first names; None logs a warning.
 
     Yields:
         Samples in shard order. A hard link has the offset of the earlier file that it names.
@@ -95,7 +102,9 @@ def scan_samples(stream: BinaryIO, name: str, grouper: SampleGrouper[_Found] | N
             yield _describe(finished)
     grouper.num_others += reader.num_others
     last = grouper.finish()
-    if grouper.num_keyless:
+    if grouper.num_keyless and report_keyless is not None:
+        report_keyless(grouper.num_keyless, grouper.keyless_names)
+    elif grouper.num_keyless:
         logger.warning(
             "members without a key belong to no sample",
             extra={"shard": name, "num_keyless": grouper.num_keyless, "examples": grouper.keyless_names},

@@ -5,7 +5,7 @@ lengths are known before the bytes are, so a member's bytes are a hole in an oth
 one piece in the file: an index points straight at them. ``docs/format.md`` has the byte table.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from shards.digests import crc32c
@@ -76,7 +76,12 @@ def layout_sample(key: str, members: Sequence[tuple[str, int]]) -> SampleLayout:
     return SampleLayout(position + FOOTER_BYTES, tuple(literals), tuple(holes), Checksum(HEADER_BYTES, position))
 
 
-def scan_samples(stream: BinaryIO, name: str) -> Iterator[ScannedSample]:
+def scan_samples(
+    stream: BinaryIO,
+    name: str,
+    *,
+    report_keyless: Callable[[int, Sequence[str]], None] | None = None,
+) -> Iterator[ScannedSample]:
     """Yield the sample in each record, in shard order.
 
     A record that :func:`layout_sample` describes gives its members. Any other record is one member, ``example``,

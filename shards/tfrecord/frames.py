@@ -87,7 +87,7 @@ def read_records(stream: BinaryIO, name: str, *, limits: RecordLimits = DEFAULT_
         TFRecordFormatError: damage or a cut; the offset is that of the frame (in the decompressed stream), and all
             records before it were given.
     """
-    decoded = open_decoded(stream, name, TFRecordFormatError, allow_zlib=True, is_plain=_starts_with_record)
+    decoded = open_decoded(stream, name, TFRecordFormatError, allow_zlib=True, is_plain=starts_with_record)
     while (offset := decoded.position, header := decoded.read_exactly(HEADER_BYTES))[1]:
         if len(header) < HEADER_BYTES:
             reason = f"file ends {len(header)} bytes into a {HEADER_BYTES}-byte record header"
@@ -96,7 +96,7 @@ def read_records(stream: BinaryIO, name: str, *, limits: RecordLimits = DEFAULT_
         yield Record(offset, offset + HEADER_BYTES, _read_data(decoded, length, name, offset))
 
 
-def _starts_with_record(head: bytes) -> bool:
+def starts_with_record(head: bytes) -> bool:
     """Whether the first 12 bytes are a header whose CRC is right: 1 in 2**32 by chance, unlike two magic bytes."""
     return len(head) >= HEADER_BYTES and _CRC.unpack_from(head, 8)[0] == mask_crc(crc32c(head[:8]))
 

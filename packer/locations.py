@@ -1,0 +1,25 @@
+"""Where a dataset lies: a directory, or the URL of an object store; pure.
+
+A URL is ``scheme://…``, whatever driver of fsspec that scheme has. ``file://`` and ``local://`` mean a directory, so
+that there is one way only to treat the files of this machine.
+"""
+
+import re
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_LOCAL = re.compile(r"(?:file|local)://", re.IGNORECASE)
+
+
+def is_url(location: str) -> bool:
+    """Whether a location is the URL of an object store; a directory otherwise."""
+    return _URL.match(location) is not None and _LOCAL.match(location) is None
+
+
+def directory_of(location: str) -> str:
+    """The path of a location that is no URL."""
+    return _LOCAL.sub("", location, count=1)
+
+
+def scheme_of(url: str) -> str:
+    """The part of a URL before ``://``, in lower case."""
+    return url.partition("://")[0].lower()

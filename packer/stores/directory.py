@@ -1,0 +1,127 @@
+"""A dataset in a directory: a local disk, NFS, CephFS."""
+
+import os
+from typing import TYPE_CHECKING, Self
+
+from packer.stores.base import GrowingFile
+from shards.files import PartialFile, create_partial, is_partial_name, write_file
+from shards.index import ShardIndex
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class DirectoryStore:
+    """The files below one directory; see :class:`packer.stores.base.DatasetStore`."""
+
+    def __init__(self, path: str) -> None:
+        self.location = path
+
+    def size_of(self, name: str) -> int | None:
+        """Size of a file, or None when it is not there."""
+        try:
+            return os.stat(self._path(name)).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def version_of(self, name: str) -> str | None:
+        """None: a file may be changed within one tick of its clock."""
+        return None
+
+    def read_file(self, name: str) -> bytes:
+        """Read a small file."""
+        with open(self._path(name), "rb") as file:
+            return file.read()
+
+    def open_index(self, name: str) -> ShardIndex:
+        """Map the index of a shard."""
+        return ShardIndex.open(self._path(name))
+
+    def open_reader(self, name: str, *, is_sequential: bool = True) -> "FileReader":
+        """Open a file for reads in ranges."""
+        fd = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
+        if is_sequential:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        return FileReader(fd)
+
+    def list_names(self) -> list[str]:
+        """Names of all files, ascending, without hidden ones."""
+        found = []
+        for directory, below, names in os.walk(self.location):
+            below[:] = [name for name in below if not name.startswith(".")]
+            prefix = os.path.relpath(directory, self.location)
+            found += [
+                name if prefix == "." else f"{prefix}/{name}".replace(os.sep, "/")
+                for name in names
+                if not name.startswith(".")
+            ]
+        return sorted(found, key=os.fsencode)
+
+    def list_leftovers(self) -> list[str]:
+        """Names of partials at the top of the directory."""
+        return sorted(name for name in os.listdir(self.location) if is_partial_name(name))
+
+    def create(self, name: str, size_bytes: int) -> GrowingFile:
+        """Begin a file under a partial's name."""
+        return _GrowingPartial(create_partial(self._path(name)))
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a small file durably."""
+        write_file(self._path(name), data)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.location, name)
+
+
+class FileReader:
+    """Reads ranges of one open file; closes it in the end."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.size_bytes = os.fstat(fd).st_size
+
+    def read_at(self, num_bytes: int, offset: int) -> bytes:
+        """Read a range; fewer bytes only at the end of the file."""
+        data = os.pread(self._fd, num_bytes, offset)
+        if len(data) == num_bytes or not data:
+            return data
+        parts = [data]
+        while data:
+            num_bytes -= len(data)
+            offset += len(data)
+            data = os.pread(self._fd, num_bytes, offset) if num_bytes else b""
+            parts.append(data)
+        return b"".join(parts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+class _GrowingPartial:
+    """A partial that is sent to the disk while it grows."""
+
+    def __init__(self, partial: PartialFile) -> None:
+        self._partial = partial
+        self._size_bytes = 0
+
+    def write(self, data: "ReadableBuffer") -> None:
+        """Append all of ``data``."""
+        num_bytes = memoryview(data).nbytes
+        self._partial.write(data)
+        # On Linux this starts writing dirty pages to the disk and does not wait for it. The fsync at commit then finds
+        # little left to do: 256 MiB took 0.1 s without and under 1 ms with it, on a disk of 2.5 GB/s.
+        os.posix_fadvise(self._partial.fd, self._size_bytes, num_bytes, os.POSIX_FADV_DONTNEED)
+        self._size_bytes += num_bytes
+
+    def commit(self, expected_bytes: int) -> None:
+        """Give the file its final name, durably."""
+        self._partial.commit(expected_bytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._partial.__exit__(None, None, None)

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -50,6 +51,7 @@ RECORDS = ("memory", "scaling", "resume", "growth")
 def main() -> int:
     """Run what was asked for."""
     given = _parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended and unmounted
     pack = shutil.which(given.pack)
     if pack is None:
         print(f"there is no program {given.pack}; install Shardferry into this environment", file=sys.stderr)

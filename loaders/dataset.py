@@ -21,7 +21,8 @@ from loaders.reader import OpenShard
 from loaders.sample import Sample
 from loaders.split import SplitReader, list_shard_files
 from shards.errors import LoadError, ManifestFormatError, NotStagedError, printable
-from shards.manifest import Manifest, SplitEntry
+from shards.files import read_regular_file
+from shards.manifest import MAX_MANIFEST_BYTES, Manifest, SplitEntry
 
 Verify = Literal["none", "crc"]
 
@@ -214,8 +215,7 @@ def read_manifest(place: DatasetPlace) -> Manifest:
     """
     path = place.manifest_path
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        content = read_regular_file(path, max_bytes=MAX_MANIFEST_BYTES)
     except FileNotFoundError:
         raise NotStagedError(f"{printable(path)} has gone; run stage run for this dataset again") from None
     manifest = Manifest.from_json(content, name=path)

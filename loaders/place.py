@@ -10,9 +10,10 @@ import os
 import re
 from dataclasses import dataclass
 
-from shards.cache import STAGE_DIRECTORY, CacheLayout, check_version, dataset_id_of
+from shards.cache import MAX_VERSION_BYTES, STAGE_DIRECTORY, CacheLayout, check_version, dataset_id_of
 from shards.digests import DIGEST_PREFIX
 from shards.errors import LoadError, NotStagedError, list_offenders, printable
+from shards.files import read_regular_file
 from shards.manifest import MANIFEST_NAME
 
 CACHE_DIR_VARIABLE = "STAGE_CACHE_DIR"
@@ -124,8 +125,7 @@ def _no_manifest(directory: str) -> str:
 
 def _check_cache_version(cache: CacheLayout) -> None:
     try:
-        with open(cache.version_path, "rb") as file:
-            content = file.read()
+        content = read_regular_file(cache.version_path, max_bytes=MAX_VERSION_BYTES)
     except FileNotFoundError:
         return
     check_version(content, path=cache.version_path)

@@ -24,6 +24,9 @@ from shards.names import check_relative_name
 CACHE_VERSION = 1
 """Version of this layout. Another one is refused, so that an old stager never evicts what it cannot read."""
 
+MAX_VERSION_BYTES = 4096
+"""More than a VERSION file ever holds."""
+
 STAGE_DIRECTORY = ".stage"
 """The one reserved name in a staged dataset directory; names of shards never begin with a dot."""
 

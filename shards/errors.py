@@ -89,7 +89,8 @@ class FormatError(ShardferryError):
         self.offset = offset
         self.reason = reason
         where = "" if offset is None else f" at byte offset {offset}"
-        super().__init__(f"damaged {self.kind} {printable(name)}{where}: {reason}")
+        # a reason may quote what stands in the file
+        super().__init__(f"damaged {self.kind} {printable(name)}{where}: {printable(reason)}")
 
     def __reduce__(self) -> tuple[type["FormatError"], tuple[str, int | None, str]]:
         return type(self), (self.name, self.offset, self.reason)
@@ -223,7 +224,7 @@ class KeyGrammarError(ShardferryError):
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         self.reason = reason
-        super().__init__(f"{printable(name)}: {reason}")
+        super().__init__(f"{printable(name)}: {printable(reason)}")
 
     def __reduce__(self) -> tuple[type["KeyGrammarError"], tuple[str, str]]:
         return type(self), (self.name, self.reason)
@@ -243,7 +244,7 @@ class SampleGroupError(ShardferryError):
         self.offset = offset
         self.reason = reason
         where = "" if offset is None else f" at byte offset {offset}"
-        super().__init__(f"cannot group samples of shard {printable(name)}{where}: {reason}")
+        super().__init__(f"cannot group samples of shard {printable(name)}{where}: {printable(reason)}")
 
     def __reduce__(self) -> tuple[type["SampleGroupError"], tuple[str, int | None, str]]:
         return type(self), (self.name, self.offset, self.reason)

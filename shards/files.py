@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from shards.errors import SizeMismatchError
+from shards.errors import FormatError, SizeMismatchError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -141,6 +141,31 @@ def write_file(path: str, data: "Buffer") -> None:
     with create_partial(path) as partial:
         partial.write(data)
         partial.commit(memoryview(data).nbytes)
+
+
+def read_regular_file(path: str, *, max_bytes: int) -> bytes:
+    """Read a whole small file. What is no regular file is never waited for, what is too big never read.
+
+    Args:
+        path: the file.
+        max_bytes: most that such a file can have.
+
+    Raises:
+        FormatError: it is no regular file, or bigger.
+        OSError: it cannot be read.
+    """
+    # O_NONBLOCK: to open a fifo would else wait until somebody writes into it
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise FormatError(path, None, "it is not a regular file")
+        if status.st_size > max_bytes:
+            raise FormatError(path, None, f"{status.st_size} bytes, at most {max_bytes} are accepted")
+        with _naming(path), open(fd, "rb", closefd=False) as file:
+            return file.read(max_bytes)
+    finally:
+        os.close(fd)
 
 
 def fsync_directory(path: str) -> None:

@@ -28,6 +28,9 @@ FORMAT_VERSION = "1.0"
 
 FORMAT_MAJOR = 1
 
+MAX_MANIFEST_BYTES = 512 * 1024 * 1024
+"""About a million shards; bounds the memory that a wrong file under this name can take."""
+
 MAX_BLOCK_BYTES = 64 * 1024**2
 """Largest block size accepted: a stager holds several blocks in memory, and a manifest comes from elsewhere."""
 

@@ -31,9 +31,10 @@ def check_relative_name(name: str, path: str) -> None:
         JsonError: the name is empty, absolute, escaping, reserved, too long, or has characters that some system
             or terminal takes for something else.
     """
+    # also the directory of that name, which would keep the manifest from being written
+    if _fold(name.partition("/")[0]) == "manifest.json":
+        raise JsonError(path, f"the name {name!r} is reserved")
     if _PLAIN.fullmatch(name):
-        if name.lower() == "manifest.json":
-            raise JsonError(path, f"the name {name!r} is reserved")
         return
     reason = _fault_of(name)
     if reason is not None:

@@ -13,7 +13,6 @@ import logging
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -21,9 +20,18 @@ from types import TracebackType
 from typing import Self
 
 from shards.cache import CacheLayout
-from shards.files import commit_open_file, fsync_directory, is_partial_name, make_directory, write_file
-from shards.manifest import MANIFEST_NAME
+from shards.errors import FormatError
+from shards.files import (
+    commit_open_file,
+    fsync_directory,
+    is_partial_name,
+    make_directory,
+    read_regular_file,
+    write_file,
+)
+from shards.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
 from stager.holders import read_leases
+from stager.local import is_at, observe_file, open_partial, read_status
 from stager.plan import FileRecord, ObservedFile, ShardStep, WantedFile
 from stager.status import DatasetStatus
 
@@ -37,19 +45,6 @@ class ClaimState(Enum):
     """Another process works on it."""
     DONE = "done"
     """Another process has committed it."""
-
-
-def observe_file(path: str) -> ObservedFile | None:
-    """Observe what lies under a final name; None when nothing does.
-
-    What is no regular file has the size -1: nothing that a manifest promises looks like that.
-    """
-    try:
-        status = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    size_bytes = status.st_size if stat.S_ISREG(status.st_mode) else -1
-    return ObservedFile(size_bytes, status.st_mtime_ns, status.st_ino)
 
 
 class Claim:
@@ -95,7 +90,7 @@ class Claim:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if os.fstat(self.fd).st_blocks == 0 and _is_at(self.fd, self._partial_path):
+            if os.fstat(self.fd).st_blocks == 0 and is_at(self.fd, self._partial_path):
                 self.remove()  # nothing in it that a later run could use
         finally:
             os.close(self.fd)
@@ -144,7 +139,11 @@ class DatasetDirectory:
         """
         for directory in [*self._directories, self._layout.stage_dir(self.dataset_id)]:
             with os.scandir(directory) as entries:
-                leftovers = [entry.path for entry in entries if is_partial_name(entry.name)]
+                leftovers = [
+                    entry.path
+                    for entry in entries
+                    if is_partial_name(entry.name) and not entry.is_dir(follow_symlinks=False)
+                ]
             for path in leftovers:
                 os.unlink(path)
 
@@ -159,7 +158,10 @@ class DatasetDirectory:
         while True:
             if self._is_committed(step):
                 return ClaimState.DONE
-            fd = _open_partial(partial_path)
+            partial = observe_file(partial_path)
+            if partial is not None and partial.size_bytes < 0:
+                self._take_away(partial_path)  # a directory or a link: nobody's work, and in everybody's way
+            fd = open_partial(partial_path)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -169,7 +171,7 @@ class DatasetDirectory:
                 os.close(fd)
                 raise
             # between open and lock, another process may have committed or removed what was opened
-            if _is_at(fd, partial_path):
+            if is_at(fd, partial_path):
                 break
             os.close(fd)
         claim = Claim(fd, file, partial_path, self)
@@ -190,15 +192,7 @@ class DatasetDirectory:
 
     def discard(self, name: str) -> None:
         """Take a bad file away from its final name, at once and for good."""
-        trash_path = self._layout.trash_path(secrets.token_hex(16))
-        make_directory(os.path.dirname(trash_path))
-        os.rename(self.final_path(name), trash_path)
-        fsync_directory(os.path.dirname(self.final_path(name)))
-        logger.warning("bad file discarded", extra={"file": name})
-        if os.path.isdir(trash_path) and not os.path.islink(trash_path):
-            shutil.rmtree(trash_path)
-        else:
-            os.unlink(trash_path)
+        self._take_away(self.final_path(name))
 
     def clear_way(self, name: str) -> None:
         """Take away what a rename could not replace: a directory under a file's name."""
@@ -213,11 +207,7 @@ class DatasetDirectory:
 
     def read_status(self) -> DatasetStatus | None:
         """Read the status file; None when there is none that can be understood."""
-        try:
-            with open(self._layout.status_path(self.dataset_id), "rb") as file:
-                return DatasetStatus.from_json(file.read())
-        except FileNotFoundError:
-            return None
+        return read_status(self._layout.status_path(self.dataset_id))
 
     def announce(self) -> None:
         """Write down what is going to be staged, for those who look at the cache meanwhile. Best effort."""
@@ -249,15 +239,15 @@ class DatasetDirectory:
         return True
 
     def read_manifest(self) -> bytes | None:
-        """Read the staged manifest; None when the dataset is not complete."""
+        """Read the staged manifest; None when there is none, or something else under its name."""
         try:
-            with open(self.final_path(MANIFEST_NAME), "rb") as file:
-                return file.read()
-        except FileNotFoundError:
+            return read_regular_file(self.final_path(MANIFEST_NAME), max_bytes=MAX_MANIFEST_BYTES)
+        except (FileNotFoundError, FormatError):
             return None
 
     def commit_manifest(self, data: bytes) -> None:
         """Say that the dataset is complete."""
+        self.clear_way(MANIFEST_NAME)
         write_file(self.final_path(MANIFEST_NAME), data)
 
     def live_holders(self) -> list[str]:
@@ -266,34 +256,25 @@ class DatasetDirectory:
 
     def withdraw_manifest(self) -> None:
         """Say that the dataset is not complete, before anything is taken out of it."""
+        self.clear_way(MANIFEST_NAME)
         try:
             os.unlink(self.final_path(MANIFEST_NAME))
         except FileNotFoundError:
             return
         fsync_directory(self.path)
 
+    def _take_away(self, path: str) -> None:
+        trash_path = self._layout.trash_path(secrets.token_hex(16))
+        make_directory(os.path.dirname(trash_path))
+        os.rename(path, trash_path)
+        fsync_directory(os.path.dirname(path))
+        logger.warning("bad file discarded", extra={"file": os.path.relpath(path, self.path)})
+        if os.path.isdir(trash_path) and not os.path.islink(trash_path):
+            shutil.rmtree(trash_path)
+        else:
+            os.unlink(trash_path)
+
     def _is_committed(self, step: ShardStep) -> bool:
         """Whether another process has committed the shard since it was planned here."""
         found = self.observe(step.data.file.name)
         return found is not None and found != step.data.bad
-
-
-def _open_partial(path: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        return os.open(path, flags, 0o600)
-    except PermissionError:
-        # a commit that was killed between the change of the mode and the rename
-        if os.lstat(path).st_uid != os.geteuid():
-            raise
-        os.chmod(path, 0o600)
-        return os.open(path, flags, 0o600)
-
-
-def _is_at(fd: int, path: str) -> bool:
-    try:
-        named = os.lstat(path)
-    except FileNotFoundError:
-        return False
-    opened = os.fstat(fd)
-    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

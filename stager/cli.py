@@ -11,7 +11,7 @@ import click
 
 from shardferry import __version__
 from shardferry.console import Duration, exit_code_of, run_main, setup_logging
-from shards.errors import ShardferryError, StoppedError
+from shards.errors import ShardferryError, StoppedError, printable
 from stager.config import (
     DEFAULT_CONNECTIONS,
     DEFAULT_LEASE_TTL_SECONDS,
@@ -141,15 +141,18 @@ def run(
             source_dir = parse_source(source)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="SRC") from error
-        config = StageConfig(
-            source_dir=source_dir,
-            cache_dir=os.path.abspath(cache_dir),
-            connections=connections,
-            verify=Verify(verify),
-            links=links,
-            lease_ttl_seconds=lease_ttl,
-            holder=clean_holder(holder) if holder else choose_holder(os.environ, os.uname().nodename, os.geteuid()),
-        )
+        try:
+            config = StageConfig(
+                source_dir=source_dir,
+                cache_dir=_absolute_cache_dir(cache_dir),
+                connections=connections,
+                verify=Verify(verify),
+                links=links,
+                lease_ttl_seconds=lease_ttl,
+                holder=clean_holder(holder) if holder else choose_holder(os.environ, os.uname().nodename, os.geteuid()),
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
         report = run_stage(config, lambda error: _leave(error, termination_log))
         _write_last_words(termination_log, render_last_words(report))
     click.echo(report.to_json() if is_json else report.to_text())
@@ -173,11 +176,11 @@ def status(cache_dir: str, is_json: bool) -> None:
       stage status --cache-dir /nvme/cache --json
     """  # noqa: D301 (click reads the backspace)
     from shards.cache import CacheLayout
-    from shards.errors import NotStagedError, printable
+    from shards.errors import NotStagedError
     from stager.overview import observe_cache, render_json
     from stager.prepare import check_cache_version
 
-    layout = CacheLayout(os.path.abspath(cache_dir))
+    layout = CacheLayout(_absolute_cache_dir(cache_dir))
     try:
         check_cache_version(layout)
     except FileNotFoundError as error:
@@ -198,6 +201,12 @@ def main() -> NoReturn:
         if any(thread.name.startswith("stage-") for thread in threading.enumerate()):
             _leave_now(end.code if isinstance(end.code, int) else 1)
         raise
+
+
+def _absolute_cache_dir(path: str) -> str:
+    if not path:  # an unset variable in a script; the current directory is not what was meant
+        raise click.BadParameter("the path is empty", param_hint="--cache-dir")
+    return os.path.abspath(path)
 
 
 def _start_log(*, verbose: bool, quiet: bool) -> None:
@@ -222,13 +231,14 @@ def _last_words(path: str) -> Iterator[None]:
 def _write_last_words(path: str, line: bytes) -> None:
     """Best effort: a run must not fail for the lack of a place for its last words."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        # O_NONBLOCK: a fifo that nobody reads must not hold up the end
+        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return
     try:
         os.write(fd, line)
     except OSError as error:
-        click.echo(f"stage: warning: {path}: {error.strerror}", err=True)
+        click.echo(f"stage: warning: {printable(path)}: {error.strerror}", err=True)
     finally:
         os.close(fd)
 

@@ -14,6 +14,9 @@ blocks of 8 MiB, 64 MiB of memory."""
 DEFAULT_LEASE_TTL_SECONDS = 15 * 60.0
 """Long enough for the trainer's image to be pulled and its framework to be imported."""
 
+MAX_LEASE_TTL_SECONDS = 10 * 366 * 86400.0
+"""No node runs for longer."""
+
 DEFAULT_TERMINATION_LOG = "/dev/termination-log"
 """Where Kubernetes looks for the last words of a container."""
 
@@ -42,8 +45,12 @@ class StageConfig:
     def __post_init__(self) -> None:
         if self.connections < 1:
             raise ValueError(f"connections must be 1 or more, not {self.connections}")
-        if self.lease_ttl_seconds < 0:
-            raise ValueError(f"the lease's time cannot be negative, as {self.lease_ttl_seconds} is")
+        if not 0 <= self.lease_ttl_seconds <= MAX_LEASE_TTL_SECONDS:
+            raise ValueError(
+                f"the lease's time must lie between 0 s and 10 years, {self.lease_ttl_seconds:g} s does not"
+            )
+        if "" in self.links:
+            raise ValueError("a link's path is empty")
 
 
 def parse_source(text: str) -> str:

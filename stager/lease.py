@@ -6,11 +6,12 @@ dataset is protected for the trainer that is about to start. See "Node cache" in
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from shards.cache import CacheLayout
-from shards.errors import UnsupportedEnvironmentError, printable
+from shards.errors import CacheNotWritableError, UnsupportedEnvironmentError, printable
 from shards.files import make_directory
 from shards.leases import (
     HeldDataset,
@@ -127,7 +128,11 @@ def _lock_lease_file(layout: CacheLayout, dataset_id: str, holder: str) -> tuple
         name = holder if number == 1 else f"{holder}.{number}"
         # 0600: who can open the file could lock it, and keep the dataset from being cleaned up
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(layout.lease_path(dataset_id, name), flags, 0o600)
+        path = layout.lease_path(dataset_id, name)
+        fd = os.open(path, flags, 0o600)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise CacheNotWritableError(f"{printable(path)} is not a regular file; remove it, then run again")
         try:
             if try_lock(fd):
                 return fd, name

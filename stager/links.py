@@ -7,13 +7,20 @@ import secrets
 from shards.errors import CacheNotWritableError, printable
 from shards.files import make_directory
 
+_MAX_NAME_BYTES = 255
+
 
 def check_link(path: str) -> None:
     """Check, before anything is fetched, that a link may be made here.
 
     Raises:
-        CacheNotWritableError: something that is no symbolic link has the name.
+        CacheNotWritableError: something that is no symbolic link has the name, or the name is too long.
     """
+    path = os.path.abspath(path)  # without a slash at the end, which would mean what the link points at
+    if len(os.fsencode(os.path.basename(path))) > _MAX_NAME_BYTES:
+        raise CacheNotWritableError(
+            f"cannot make the link {printable(path)}: its name is too long; give another --link"
+        )
     if os.path.lexists(path) and not os.path.islink(path):
         raise CacheNotWritableError(
             f"cannot make the link {printable(path)}: something that is no symbolic link is there and stays untouched; "
@@ -31,9 +38,10 @@ def point_link(path: str, target: str) -> None:
     Raises:
         CacheNotWritableError: its directory cannot be written, or something else has the name.
     """
+    path = os.path.abspath(path)
     check_link(path)
-    directory, name = os.path.split(os.path.abspath(path))
-    partial_path = os.path.join(directory, f".{name}.{secrets.token_hex(8)}.partial")
+    directory = os.path.dirname(path)
+    partial_path = os.path.join(directory, f".link.{secrets.token_hex(8)}.partial")
     try:
         make_directory(directory)
         os.symlink(target, partial_path)
@@ -43,7 +51,7 @@ def point_link(path: str, target: str) -> None:
             os.unlink(partial_path)
             raise
     except OSError as error:
-        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR}:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}:
             raise
         raise CacheNotWritableError(
             f"cannot make the link {printable(path)}: {error.strerror}; this process runs as uid {os.geteuid()}, "

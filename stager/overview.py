@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from shardferry.console.units import format_bytes, format_count, format_seconds
 from shards.cache import CacheLayout, dataset_id_of
 from shards.errors import FormatError, UnsupportedEnvironmentError, printable
+from shards.files import read_regular_file
 from shards.leases import try_exclude
-from shards.manifest import MANIFEST_NAME, Manifest
+from shards.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
 from stager.holders import LeaseFacts, read_leases
+from stager.local import read_status
 from stager.status import DatasetStatus
 
 
@@ -93,7 +95,7 @@ def render_json(overviews: list[DatasetOverview]) -> str:
 
 def _observe_dataset(layout: CacheLayout, dataset_id: str) -> DatasetOverview:
     path = layout.dataset_dir(dataset_id)
-    status = _read_status(layout, dataset_id)
+    status = read_status(layout.status_path(dataset_id))
     manifest = _read_manifest(path)
     if manifest is not None:
         # the manifest is the truth about a complete dataset, whatever became of the status
@@ -131,15 +133,10 @@ def _is_held(path: str) -> bool:
     return alone is None
 
 
-def _read_status(layout: CacheLayout, dataset_id: str) -> DatasetStatus | None:
-    with contextlib.suppress(OSError), open(layout.status_path(dataset_id), "rb") as file:
-        return DatasetStatus.from_json(file.read())
-    return None
-
-
 def _read_manifest(path: str) -> Manifest | None:
-    with contextlib.suppress(OSError, FormatError), open(os.path.join(path, MANIFEST_NAME), "rb") as file:
-        return Manifest.from_json(file.read(), name=path)
+    with contextlib.suppress(OSError, FormatError):
+        data = read_regular_file(os.path.join(path, MANIFEST_NAME), max_bytes=MAX_MANIFEST_BYTES)
+        return Manifest.from_json(data, name=path)
     return None
 
 

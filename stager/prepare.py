@@ -7,13 +7,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shards.cache import CacheLayout, check_version, encode_version
-from shards.errors import CacheNotWritableError, printable
-from shards.files import make_directory, write_file
+from shards.cache import MAX_VERSION_BYTES, CacheLayout, check_version, encode_version
+from shards.errors import CacheNotWritableError, FormatError, UnsupportedEnvironmentError, printable
+from shards.files import make_directory, read_regular_file, write_file
 
 _NOT_WRITABLE_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
-
-_MAX_VERSION_BYTES = 4096
 
 
 def open_cache(root: str) -> CacheLayout:
@@ -39,8 +37,11 @@ def check_cache_version(layout: CacheLayout) -> None:
         UnsupportedEnvironmentError: it has not.
         FileNotFoundError: it has no version file.
     """
-    with open(layout.version_path, "rb") as file:
-        check_version(file.read(_MAX_VERSION_BYTES), path=layout.version_path)
+    try:
+        data = read_regular_file(layout.version_path, max_bytes=MAX_VERSION_BYTES)
+    except FormatError as error:
+        raise UnsupportedEnvironmentError(f"{error}; choose another cache directory or remove that file") from error
+    check_version(data, path=layout.version_path)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shards.errors import ManifestFormatError
+from shards.manifest import MAX_MANIFEST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,6 @@ class Remote(Protocol):
 
     async def close(self) -> None:
         """Give resources back. Does not wait for reads that hang."""
-
-
-MAX_MANIFEST_BYTES = 512 * 1024 * 1024
-"""About a million shards; bounds the memory that a wrong file under this name can take."""
 
 
 async def read_whole_manifest(remote: Remote, name: str) -> bytes:

@@ -258,3 +258,16 @@ def test_a_directory_that_holds_another_dataset_than_its_name_says_is_refused(ca
     overwrite(root / "datasets" / digits / "manifest.json", manifest)
     with pytest.raises(ManifestFormatError, match=f"it describes dataset {other.dataset_id}"):
         loaders.open_dataset(digits, cache_dir=root)
+
+
+def test_fifo_as_manifest_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(FormatError, match="not a regular file"):
+        loaders.open_dataset(tmp_path)
+
+
+def test_manifest_of_many_gigabytes_is_refused_and_not_read(tmp_path):
+    with open(tmp_path / "manifest.json", "wb") as file:
+        file.truncate(10 * 1024**3)
+    with pytest.raises(FormatError, match="at most"):
+        loaders.open_dataset(tmp_path)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shards.errors import SizeMismatchError
+from shards.errors import FormatError, SizeMismatchError
 from shards.files import (
     commit_open_file,
     create_partial,
@@ -21,6 +21,7 @@ from shards.files import (
     fsync_directory,
     is_partial_name,
     make_directory,
+    read_regular_file,
     write_all,
     write_file,
 )
@@ -361,3 +362,22 @@ def test_a_writer_killed_at_any_moment_leaves_no_final_name_incomplete(tmp_path:
             assert mode_of(path) == 0o444
     assert num_partials > 0  # otherwise no kill came in the middle of anything
     assert len(list(tmp_path.iterdir())) > 0
+
+
+def test_a_small_file_is_read_whole_and_anything_else_refused_without_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for size in (0, 1, 1000):
+        path.write_bytes(b"x" * size)
+        assert read_regular_file(str(path), max_bytes=1000) == b"x" * size
+    path.write_bytes(b"x" * 1001)
+    with pytest.raises(FormatError, match="1001 bytes, at most 1000 are accepted"):
+        read_regular_file(str(path), max_bytes=1000)
+    os.truncate(path, 10 * 1024**4)
+    with pytest.raises(FormatError, match="at most 1000"):
+        read_regular_file(str(path), max_bytes=1000)
+    os.mkfifo(tmp_path / "fifo")
+    for other in (tmp_path, tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(FormatError, match="not a regular file"):
+            read_regular_file(str(other), max_bytes=1000)
+    with pytest.raises(FileNotFoundError):
+        read_regular_file(str(tmp_path / "nothing"), max_bytes=1000)

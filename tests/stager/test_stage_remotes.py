@@ -12,7 +12,8 @@ from shards.errors import (
     RemoteError,
     RemoteMissingError,
 )
-from stager.remotes.base import MAX_MANIFEST_BYTES, RemoteVersion, read_whole_manifest
+from shards.manifest import MAX_MANIFEST_BYTES
+from stager.remotes.base import RemoteVersion, read_whole_manifest
 from stager.remotes.posix import PosixRemote
 from stager.remotes.retry import RetryingRemote, backoff_delays
 

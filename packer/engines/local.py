@@ -130,8 +130,9 @@ class _Worker:
         return message  # type: ignore[no-any-return]
 
     def dismiss(self) -> None:
-        """Let the worker end; it has no work."""
-        self.connection.send(None)
+        """Let the worker end; it has no work. One that died after its last result did all that was asked of it."""
+        with contextlib.suppress(OSError):
+            self.connection.send(None)
         self.end()
 
     def stop(self) -> None:

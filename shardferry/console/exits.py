@@ -8,6 +8,7 @@ Rules:
 
 import contextlib
 import errno
+import io
 import os
 import sys
 import traceback
@@ -125,11 +126,31 @@ def run_main(command: click.Command, prog: str) -> NoReturn:
     Raises:
         SystemExit: always.
     """
+    _make_streams_usable()
     complete_var = f"_{prog}_COMPLETE".replace("-", "_").upper()
     instruction = os.environ.get(complete_var)
     if instruction:
         sys.exit(shell_complete(command, {}, prog, complete_var, instruction))
     sys.exit(run_command(command, prog, sys.argv[1:]))
+
+
+def _make_streams_usable() -> None:
+    """Let nothing about the standard streams end a program: one that is closed, or cannot encode a name.
+
+    A closed descriptor would be given to the next file that is opened, and what a library writes to its stderr would
+    land in a shard.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _exit_code_of_os_error(error: OSError) -> int:

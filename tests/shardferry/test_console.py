@@ -260,6 +260,42 @@ def root_logger() -> Iterator[logging.Logger]:
     root.setLevel(level)
 
 
+STREAMS_SCRIPT = """
+import click, os, subprocess, sys
+from shardferry.console import run_main
+@click.command()
+@click.argument("path")
+def cli(path):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    click.echo("\\u65e5 to stdout")
+    click.echo("\\u65e5 to stderr", err=True)
+    assert fd > 2
+    subprocess.run(["sh", "-c", "echo from a library >&2; echo from a library"], check=True)
+run_main(cli, "pack")
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_end_nothing_and_never_become_a_data_file(tmp_path: Path, closed: str) -> None:
+    path = tmp_path / "data"
+    script = f'exec "$0" -c "$1" "$2" {closed}'
+    command = ["sh", "-c", script, sys.executable, STREAMS_SCRIPT, str(path)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_name_that_the_terminal_cannot_show_ends_nothing(tmp_path: Path, encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STREAMS_SCRIPT, str(tmp_path / "data")],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_log_is_json_lines_without_a_terminal(root_logger: logging.Logger) -> None:
     stream = io.StringIO()
     setup_logging(stream=stream)

@@ -210,14 +210,17 @@ def refused(path: str, error: OSError) -> ShardferryError:
 
 def _open_lock(path: str) -> int:
     """Make the state directory and give the locked lock file in it."""
-    lock_path = os.path.join(path, STATE_NAME, LOCK_NAME)
+    state = os.path.join(path, STATE_NAME)
+    lock_path = os.path.join(state, LOCK_NAME)
     for _ in range(_LOCK_TRIES):
         try:
-            make_directory(os.path.dirname(lock_path))
+            make_directory(state)
             lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except FileNotFoundError:
             continue
         except OSError as error:
+            if isinstance(error, FileExistsError) and not (_is_in_the_way(path) or _is_in_the_way(state)):
+                continue  # a directory that was there for a moment only, see below
             raise refused(path, error) from error
         try:
             _lock_or_refuse(lock, path)
@@ -228,6 +231,10 @@ def _open_lock(path: str) -> int:
             raise
         os.close(lock)  # a packer that was refused has just removed it with its directory
     raise DestinationError(f"{printable(lock_path)} cannot be made; choose another destination")
+
+
+def _is_in_the_way(path: str) -> bool:
+    return os.path.lexists(path) and not os.path.isdir(path)
 
 
 def _is_at(fd: int, path: str) -> bool:

@@ -35,6 +35,7 @@ MAX_BLOCK_BYTES = 64 * 1024**2
 """Largest block size accepted: a stager holds several blocks in memory, and a manifest comes from elsewhere."""
 
 _VERSION = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
+_FORMAT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST_FIELDS = (
     "format_version",
     "dataset_id",
@@ -71,8 +72,8 @@ class Manifest:
         version = _VERSION.fullmatch(self.format_version)
         if version is None or int(version[1]) != FORMAT_MAJOR:
             raise JsonError("format_version", f"expected {FORMAT_MAJOR}.N, found {self.format_version!r}")
-        if not self.shard_format:
-            raise JsonError("shard_format", "is empty")
+        if _FORMAT_NAME.fullmatch(self.shard_format) is None:  # every program prints it
+            raise JsonError("shard_format", f"{self.shard_format[:80]!r} cannot name a format")
         if not 1 <= self.block_bytes <= MAX_BLOCK_BYTES:
             raise JsonError("block_bytes", f"must lie between 1 and {MAX_BLOCK_BYTES}, is {self.block_bytes}")
         check_distinct((split.name, f"splits[{place}].name") for place, split in enumerate(self.splits))

@@ -357,6 +357,11 @@ BAD_NAMES = [
 ]
 
 
+@pytest.mark.parametrize("name", ["", "tar\x1b[2J", "tar\nok", "\ud800", "t r", "a" * 65])
+def test_a_format_name_that_no_program_should_print_is_refused(name: str) -> None:
+    assert refused(replaced("shard_format", name)).startswith("shard_format: ")
+
+
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_an_escaping_or_reserved_name_is_refused(name: str) -> None:
     for field in ("name", "index_name"):

@@ -185,8 +185,10 @@ class DatasetDirectory:
             if os.fstat(fd).st_size != file.size_bytes:
                 # not posix_fallocate: it halves the speed on ext4, and holes tell which blocks were never written
                 os.ftruncate(fd, file.size_bytes)
-        except BaseException:
+        except BaseException as error:
             os.close(fd)
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = partial_path
             raise
         return claim
 

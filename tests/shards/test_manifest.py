@@ -428,7 +428,7 @@ def test_a_name_used_in_two_splits_is_refused() -> None:
         ("splits", [], "splits: name no shard at all"),
         ("block_bytes", 0, "block_bytes: must lie between"),
         ("block_bytes", 2**31, "block_bytes: must lie between"),
-        ("shard_format", "", "shard_format: is empty"),
+        ("shard_format", "", "shard_format: '' cannot name a format"),
         ("classes[1]", "cat", "classes: holds an empty name, or one twice"),
         ("classes[1]", "", "classes: holds an empty name, or one twice"),
         ("dataset_id", DIGEST, "the content has blake3:"),

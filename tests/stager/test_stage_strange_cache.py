@@ -140,3 +140,10 @@ def test_empty_cache_dir_of_status_is_wrong_usage(stage):
 def test_control_characters_of_a_damaged_file_are_escaped_in_the_message():
     assert "\x1b" not in str(IndexFormatError("x", None, "shard is \x1b[2J\nstage: all is well"))
     assert "\n" not in str(IndexFormatError("x", None, "shard is \x1b[2J\nstage: all is well"))
+
+
+def test_file_too_large_for_this_process_is_named(dataset, cache, stage):
+    ended = stage("run", dataset.path, "--cache-dir", cache, prefix=("prlimit", "--fsize=100000"))
+    assert ended.code == 74
+    assert f"{NAME}.partial: File too large" in ended.message or "train-000000.tar.partial: File too" in ended.message
+    assert dataset.wrong_files(cache) == []

@@ -38,8 +38,9 @@ def check_same_plan(data: bytes, saved: SavedPlan, where: str, list_sources: Cal
     if old.digest == saved.digest:
         return
     lines = [*list_differences(old, saved), *list_sources()]
+    listed = "\n".join(f"  {line}" for line in lines)  # both lists are short, or end with a count
     raise PlanMismatchError(
-        f"{printable(where)} holds the work of another plan:\n{list_offenders(lines)}\n"
+        f"{printable(where)} holds the work of another plan:\n{listed}\n"
         "run the earlier command again, choose another destination, or replace what is there with --overwrite"
     )
 

@@ -11,12 +11,14 @@ from packer.destination import hold_destination
 from packer.engines.local import LocalProcesses, run_in_process
 from packer.engines.work import Engine, Setting
 from packer.locations import directory_of, is_url
-from packer.plan import PackPlan
+from packer.plan import PackPlan, PlannedShard
 from packer.preview import Preview
 from packer.publish import make_manifest, write_manifest
 from packer.report import BuildReport
 from packer.saved import SavedPlan, summarize_plan
+from packer.settle import settle_transform
 from packer.sources.tree import SymlinkPolicy, TreeRoot
+from packer.space import shard_space_bytes
 from packer.stop import StopFlag
 from packer.write import ShardResult
 from shards.errors import NoSpaceError
@@ -26,10 +28,6 @@ from shards.manifest import Manifest
 _FILES_PER_JOB = 20_000
 _BYTES_PER_JOB = 1024**3
 """Less work than this is done before another process has started."""
-
-_INDEX_BYTES_PER_SAMPLE = 16
-_INDEX_BYTES_PER_MEMBER = 20
-_INDEX_FIXED_BYTES = 4096
 
 
 class ProgressLike(Protocol):
@@ -100,7 +98,8 @@ def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: O
             return BuildReport.of(config, manifest, preview.skips, num_kept=manifest.num_shards, is_new=False)
         try:
             results = _finish_shards(config, plan, destination, stop, open_progress)
-            manifest = make_manifest(plan, results, options=options, source_path=config.source, skips=preview.skips)
+            skips = settle_transform(plan, results, preview.skips)
+            manifest = make_manifest(plan, results, options=options, source_path=config.source, skips=skips)
             write_manifest(manifest, config.destination)
         except NoSpaceError as error:
             destination.remove_partials()
@@ -114,7 +113,7 @@ def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: O
             destination.remove_partials()
             raise
     num_kept = sum(result.is_kept for result in results.values())
-    return BuildReport.of(config, manifest, preview.skips, num_kept=num_kept, is_new=True)
+    return BuildReport.of(config, manifest, skips, num_kept=num_kept, is_new=True)
 
 
 def _hold(location: str) -> AbstractContextManager[Destination]:
@@ -169,15 +168,9 @@ def _choose_engine(config: PackConfig, plan: PackPlan) -> Engine:
 
 def _missing_bytes(plan: PackPlan, destination: Destination) -> int:
     """Bytes still to be written."""
-    first_member = plan.content.samples.first_member
-    missing = 0
-    for shard in plan.shards:
-        if destination.size_of(shard.name) == shard.size_bytes:
-            continue
-        keys = (plan.content.samples.keys[sample] for sample in plan.order[shard.start : shard.end])
-        num_members = sum(
-            first_member[sample + 1] - first_member[sample] for sample in plan.order[shard.start : shard.end]
-        )
-        missing += shard.size_bytes + _INDEX_FIXED_BYTES + sum(map(len, keys))
-        missing += _INDEX_BYTES_PER_SAMPLE * shard.num_samples + _INDEX_BYTES_PER_MEMBER * num_members
-    return missing
+    return sum(shard_space_bytes(plan, shard) for shard in plan.shards if not _is_there(plan, shard, destination))
+
+
+def _is_there(plan: PackPlan, shard: PlannedShard, destination: Destination) -> bool:
+    found_bytes = destination.size_of(shard.name)
+    return found_bytes is not None if plan.options.transform is not None else found_bytes == shard.size_bytes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from packer import cli_options
 from packer.commands import MoreCommands, set_up_log, show
 from shardferry import __version__
 from shardferry.console import ByteSize, Progress, run_main
@@ -32,7 +33,7 @@ def cli() -> None:
       pack build photos/ out/ --class-from-dir              top directories are classes
       pack build data/ out/ --split by-dir --jobs 8         data/train, data/val … are splits
       pack build data/ out/ --split train=0.9,val=0.1       seeded, stable when files are added
-      pack build data/ out/ --format tfrecord --dry-run     what would happen; writes nothing
+      pack plan data/ --nodes 4 --gpus 8 --workers 6        what would happen, and advice; writes nothing
       pack build data/ s3://bucket/out/                     any URL that fsspec has a driver for
       pack verify out/ --deep                               check every byte, and the index
       pack verify out/ --against photos/                    compare with the source files
@@ -60,8 +61,9 @@ def cli() -> None:
     "split_text",
     default="train",
     show_default=True,
-    metavar="NAME|by-dir|NAME=SHARE,…",
-    help="One split's name; by-dir: the top directories are splits; or shares such as train=0.9,val=0.1.",
+    metavar="NAME|by-dir|NAME=SHARE,…|@FILE|NAME=@FILE,…",
+    help="One split's name; by-dir: the top directories are splits; shares such as train=0.9,val=0.1; a file of lines "
+    "key, tab, split; or one file of keys for each split.",
 )
 @click.option(
     "--shuffle",
@@ -121,6 +123,7 @@ def cli() -> None:
     metavar="N",
     help="Reading threads in each process, to hide latency.  [default: measured]",
 )
+@cli_options.check_options
 @click.option("--overwrite", is_flag=True, help="Remove the dataset or unfinished work that lies at DESTINATION.")
 @click.option("--dry-run", is_flag=True, help="Show what would be packed; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
@@ -158,20 +161,15 @@ def build_command(
     from packer.config import PackConfig
     from packer.group import CaseCollisions, DottedNames, KeylessNames
     from packer.sources.tree import SymlinkPolicy
-    from packer.splits import parse_split
     from shards.keys import parse_key_rule
 
     set_up_log(verbose=verbose, quiet=quiet)
-    try:
-        split = parse_split(split_text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--split") from error
     config = PackConfig(
         source=source,
         destination=destination,
         format_name=format_name,
         shard_size_bytes=shard_size,
-        split=split,
+        split=cli_options.chosen_split(split_text),
         shuffle_seed=None if no_shuffle else shuffle_seed,
         has_classes=class_from_dir,
         key_rule=parse_key_rule(key_rule_text),
@@ -179,6 +177,8 @@ def build_command(
         keyless=KeylessNames(on_keyless),
         dotted=DottedNames(dotted_names),
         case_collisions=CaseCollisions(case_collisions),
+        checks=cli_options.chosen_checks(),
+        transform=cli_options.chosen_transform(),
         jobs=jobs,
         read_threads=read_threads,
         overwrite=overwrite,
@@ -188,18 +188,17 @@ def build_command(
 
 def _build(config: "PackConfig", *, dry_run: bool, as_json: bool) -> None:
     from packer.preview import preview_build
-    from packer.report import plan_as_json, plan_as_text
     from packer.stop import StopFlag
 
-    stop = StopFlag()
+    stop = StopFlag(cli_options.chosen_time_budget())
     with stop.set_by_signals():
         preview = preview_build(config, stop)
         if dry_run:
-            show(
-                as_json,
-                lambda: plan_as_json(preview.plan, preview.skips),
-                lambda: plan_as_text(preview.plan, preview.skips),
-            )
+            from packer.plan_text import render_plan
+            from packer.planning import report_plan
+
+            plan_report = report_plan(config, preview, cli_options.chosen_cluster(), stop)
+            show(as_json, plan_report.as_json, lambda: render_plan(plan_report))
             return
         from packer.build import build
 

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from packer.checks import Checks
 from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames
 from packer.sources.tree import SymlinkPolicy
-from packer.splits import DEFAULT_SPLIT, OneSplit, SplitRule
+from packer.splits import DEFAULT_SPLIT, OneSplit, SplitByShare, SplitRule
+from packer.transform import TransformSpec
 from shards.keys import FIRST_DOT, KeyRule
 from shards.strict_json import JsonValue
 
@@ -12,6 +14,7 @@ DEFAULT_SHARD_SIZE_BYTES = 256 * 1024 * 1024
 """Long enough for sequential reads at full speed, short enough that a node fetches several at once."""
 
 WHOLE = OneSplit(DEFAULT_SPLIT)
+NO_CHECKS = Checks()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +24,7 @@ class PackConfig:
     source: str
     """Directory of the source files."""
     destination: str
-    """Directory of the dataset."""
+    """Directory of the dataset; empty for a plan without one."""
     format_name: str = "tar"
     shard_size_bytes: int = DEFAULT_SHARD_SIZE_BYTES
     split: SplitRule = WHOLE
@@ -33,6 +36,8 @@ class PackConfig:
     keyless: KeylessNames = KeylessNames.ERROR
     dotted: DottedNames = DottedNames.ERROR
     case_collisions: CaseCollisions = CaseCollisions.ERROR
+    checks: Checks = NO_CHECKS
+    transform: TransformSpec | None = None
     jobs: int | None = None
     """Processes; None takes as many as there are usable processors, fewer for little work."""
     read_threads: int | None = None
@@ -52,6 +57,7 @@ class PackConfig:
             "format": self.format_name,
             "shard_size_bytes": self.shard_size_bytes,
             "split": self.split.text,
+            **({"split_seed": self.split.seed} if isinstance(self.split, SplitByShare) and self.split.seed else {}),
             "shuffle": self.shuffle_seed,
             "class_from_dir": self.has_classes,
             "key_rule": self.key_rule.text,
@@ -59,4 +65,10 @@ class PackConfig:
             "on_keyless": self.keyless.value,
             "dotted_names": self.dotted.value,
             "case_collisions": self.case_collisions.value,
+            **self.checks.recorded(),
+            **(
+                {"transform": self.transform.text, "transform_code": self.transform.code_digest}
+                if self.transform is not None
+                else {}
+            ),
         }

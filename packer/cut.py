@@ -12,33 +12,33 @@ from collections.abc import Callable, Sequence
 from packer.plan import PackPlan, PlanContent, PlannedShard, PlanOptions
 from packer.splits import keyed_hash
 from shards.errors import OversizeSampleError, SourceError, list_offenders, printable
-from shards.layout import SampleLayout
 
 MAX_SHARDS = 10**6
 """In a split; shard names have six digits."""
 
-LayoutFunction = Callable[[str, Sequence[tuple[str, int]]], SampleLayout]
+SizeFunction = Callable[[str, Sequence[tuple[str, int]]], int]
+"""(key, [(extension, size_bytes)]) → encoded size; raises ``ValueError`` on what the format cannot hold."""
 
 
 def plan_shards(
-    content: PlanContent, options: PlanOptions, layout_sample: LayoutFunction, check: Callable[[], None] = lambda: None
+    content: PlanContent, options: PlanOptions, sample_size: SizeFunction, check: Callable[[], None] = lambda: None
 ) -> PackPlan:
     """Order samples and cut them into shards.
 
     Args:
         content: what is packed.
         options: how.
-        layout_sample: of the shard format.
+        sample_size: of the shard format.
         check: called now and then; raises to stop.
 
     Raises:
         OversizeSampleError: samples that do not fit into a shard.
         SourceError: samples that the format cannot hold, or too many shards.
     """
-    by_split: list[list[int]] = [[] for _ in content.splits.names]
+    by_split = [array("I") for _ in content.splits.names]
     for number, split in enumerate(content.splits.numbers):
         by_split[split].append(number)
-    cutter = _Cutter(content, options, layout_sample)
+    cutter = _Cutter(content, options, sample_size)
     for name, numbers in zip(content.splits.names, by_split, strict=True):
         check()
         cutter.cut_split(name, _ordered(numbers, content.samples.keys, options.shuffle_seed), check)
@@ -49,17 +49,17 @@ def plan_shards(
 class _Cutter:
     """Fills shard after shard, in order, as full as they may be."""
 
-    def __init__(self, content: PlanContent, options: PlanOptions, layout_sample: LayoutFunction) -> None:
-        self.order = array("Q")
+    def __init__(self, content: PlanContent, options: PlanOptions, sample_size: SizeFunction) -> None:
+        self.order = array("I")
         self.shards: list[PlannedShard] = []
         self._content = content
         self._options = options
-        self._layout_sample = layout_sample
+        self._sample_size = sample_size
         self._room_bytes = options.shard_size_bytes - options.end_marker_bytes
         self._oversize: list[tuple[int, str]] = []
         self._impossible: list[str] = []
 
-    def cut_split(self, split: str, numbers: list[int], check: Callable[[], None]) -> None:
+    def cut_split(self, split: str, numbers: Sequence[int], check: Callable[[], None]) -> None:
         """Cut the samples of one split, given in order."""
         order = self.order
         start, size, count = len(order), 0, 0
@@ -94,7 +94,7 @@ class _Cutter:
     def _encoded_size(self, number: int) -> int:
         key = self._content.samples.keys[number]
         try:
-            size = self._layout_sample(key, self._content.members(number)).size
+            size = self._sample_size(key, self._content.members(number))
         except ValueError as error:
             self._impossible.append(f"{printable(key)}: {error}")
             return 0
@@ -110,9 +110,9 @@ class _Cutter:
         self.shards.append(PlannedShard(split, name, start, len(self.order), size_bytes))
 
 
-def _ordered(numbers: list[int], keys: Sequence[str], seed: int | None) -> list[int]:
+def _ordered(numbers: "array[int]", keys: Sequence[str], seed: int | None) -> Sequence[int]:
     """Order samples, given in key order, by a seeded hash of their keys; hashes that are equal keep the key order."""
     if seed is None:
         return numbers
-    hashes = {number: keyed_hash(keys[number], seed, purpose=b"shuffle") for number in numbers}
-    return sorted(numbers, key=hashes.__getitem__)
+    hashes = array("Q", (keyed_hash(keys[number], seed, purpose=b"shuffle") for number in numbers))
+    return array("I", map(numbers.__getitem__, sorted(range(len(numbers)), key=hashes.__getitem__)))

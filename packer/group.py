@@ -7,7 +7,7 @@ Rules:
     * Only names that readers see the way we do are stored: see ``DottedNames``.
     * All offenders of a kind are reported at once, not only the first.
 
-The result is in columns, like the source files: some 100 bytes a sample and 12 a member.
+The result is in columns, like the source files: the bytes of its key and 12 more a sample, 8 a member.
 """
 
 import itertools
@@ -17,7 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from packer.columns import TextColumn
 from packer.refusals import Refusals
+from packer.sample_table import SampleTable
 from packer.sources.files import SkipReason, Skips, SourceFiles, display_path
 from shards.keys import Keyless, KeyRule, is_storable, member_name, split_name
 
@@ -60,7 +62,7 @@ class GroupOptions:
 class Samples:
     """Samples in ascending order of their keys (code points, which is the byte order of UTF-8)."""
 
-    keys: list[str]
+    keys: Sequence[str]
     first_member: "array[int]"
     """Sample ``i`` has the members ``first_member[i]`` to ``first_member[i + 1]``, by extension."""
     file_numbers: "array[int]"
@@ -111,13 +113,13 @@ class _NamedFiles:
     """Key and extension of every file that has them, in columns."""
 
     def __init__(self, files: SourceFiles, options: GroupOptions, refusals: Refusals) -> None:
-        self.keys: list[str] = []
+        self.keys: Sequence[str] = ()
         """Of the samples, in the order they were first seen."""
         self.extensions: list[str] = []
         """In the order they were first seen."""
-        self.file_numbers = array("Q")
-        self.sample_numbers = array("Q")
-        self.extension_codes = array("L")
+        self.file_numbers = array("I")
+        self.sample_numbers = array("I")
+        self.extension_codes = array("I")
         self.skips = Skips()
         self._options = options
         self._refusals = refusals
@@ -125,37 +127,60 @@ class _NamedFiles:
         self._read(files)
 
     def _read(self, files: SourceFiles) -> None:
-        rule, is_regex = self._options.key_rule, self._options.key_rule.kind == "regex"
-        samples: dict[str, int] = {}
+        is_regex = self._options.key_rule.kind == "regex"
+        samples = SampleTable(fold_key if self._fold else str)
+        keys = self.keys = samples.keys
         codes: dict[str, int] = {}
+        plain_codes: dict[bytes, int] = {}
+        last_stem, last_key, sample = b"", "", -1
         for number, path in enumerate(files.paths):
-            try:
-                name = path.decode("utf-8")
-            except UnicodeDecodeError:
-                self._refusals.not_utf8.append(display_path(path))
-                continue
-            found = split_name(name, rule)
-            if isinstance(found, Keyless):
-                self._take_keyless(path, name, found)
-                continue
-            key, extension = found
-            # one dot in the base name: all rules agree. Only a pattern can make other names that need a look
-            if is_regex or "." in extension or key.find(".", key.rfind("/") + 1) >= 0:
-                storable = self._storable_key(name, key, extension)
-                if storable is None:
+            dot = -1 if is_regex else _plain_dot(path)
+            if dot > 0:
+                ending, stem = path[dot + 1 :], path[:dot]
+                code = plain_codes.get(ending, -1)
+                if code < 0:
+                    code = plain_codes[ending] = codes.setdefault(ending.decode("ascii").lower(), len(codes))
+                key = last_key if stem == last_stem else stem.decode("ascii")
+                last_stem = stem
+            else:
+                named = self._name(path)
+                if named is None:
                     continue
-                key = storable
-            folded = fold_key(key) if self._fold else key
-            sample = samples.setdefault(folded, len(samples))
-            if sample == len(self.keys):
-                self.keys.append(key)
-            elif self.keys[sample] != key:
-                self._refusals.case_collisions.append(f"{name} and {self.keys[sample]}.*")
-                continue
+                key, extension = named
+                code, last_stem = codes.setdefault(extension, len(codes)), b""
+            if key != last_key:  # the files of a sample mostly follow one another
+                num_samples = len(keys)
+                sample = samples.find_or_add(key)
+                last_key = key
+                if sample < num_samples and keys[sample] != key:
+                    self._refusals.case_collisions.append(f"{display_path(path)} and {keys[sample]}.*")
+                    last_stem, last_key = b"", ""
+                    continue
             self.file_numbers.append(number)
             self.sample_numbers.append(sample)
-            self.extension_codes.append(codes.setdefault(extension, len(codes)))
+            self.extension_codes.append(code)
         self.extensions = list(codes)
+
+    def _name(self, path: bytes) -> tuple[str, str] | None:
+        """Key and extension of a file, or None when it was refused or left out."""
+        try:
+            name = path.decode("utf-8")
+        except UnicodeDecodeError:
+            self._refusals.not_utf8.append(display_path(path))
+            return None
+        found = split_name(name, self._options.key_rule)
+        if isinstance(found, Keyless):
+            self._take_keyless(path, name, found)
+            return None
+        key, extension = found
+        # one dot in the base name: all rules agree. Only a pattern can make other names that need a look
+        is_regex = self._options.key_rule.kind == "regex"
+        if is_regex or "." in extension or key.find(".", key.rfind("/") + 1) >= 0:
+            storable = self._storable_key(name, key, extension)
+            if storable is None:
+                return None
+            key = storable
+        return key, extension
 
     def _take_keyless(self, path: bytes, name: str, found: Keyless) -> None:
         if self._options.keyless is KeylessNames.SKIP:
@@ -178,6 +203,19 @@ class _NamedFiles:
         return None
 
 
+def _plain_dot(path: bytes) -> int:
+    """Where the dot is in a path that all dot rules split there without a further look; -1 for other paths.
+
+    Such paths are most of all. They are ASCII, have one dot in the base name, neither first nor last, and nothing that
+    :func:`shards.keys.split_name` strips or refuses.
+    """
+    dot = path.rfind(b".")
+    base = path.rfind(b"/") + 1
+    if not base < dot < len(path) - 1 or path.find(b".", base, dot) >= 0 or not path.isascii():
+        return -1
+    return -1 if path[0] in b"./" or b"__MACOSX/" in path else dot
+
+
 def fold_key(key: str) -> str:
     """Fold what some filesystems do not tell apart: case and Unicode composition."""
     if key.isascii():
@@ -189,10 +227,10 @@ def fold_key(key: str) -> str:
 
 def _collect(named: _NamedFiles, files: SourceFiles, refusals: Refusals) -> Samples:
     """Sort samples by key and their members by extension."""
-    order = sorted(range(len(named.keys)), key=named.keys.__getitem__)
+    order = _sorted_numbers(named.keys)
     rank = _inverse(order)
     extensions = sorted(named.extensions)
-    code_rank = _inverse(sorted(range(len(extensions)), key=named.extensions.__getitem__))
+    code_rank = _inverse(_sorted_numbers(named.extensions))
     num_codes = max(len(extensions), 1)
     # one integer per member sorts by (sample, extension) without a tuple for each
     places = array(
@@ -202,8 +240,8 @@ def _collect(named: _NamedFiles, files: SourceFiles, refusals: Refusals) -> Samp
             for sample, code in zip(named.sample_numbers, named.extension_codes, strict=True)
         ),
     )
-    members = sorted(range(len(places)), key=places.__getitem__)
-    first_member = array("Q", [0]) * (len(order) + 1)
+    members = _sorted_numbers(places)
+    first_member = array("I", [0]) * (len(order) + 1)
     for place in places:
         first_member[place // num_codes + 1] += 1
     for number in range(len(order)):
@@ -214,17 +252,26 @@ def _collect(named: _NamedFiles, files: SourceFiles, refusals: Refusals) -> Samp
                 " and ".join(display_path(files.paths[named.file_numbers[member]]) for member in (left, right))
             )
     return Samples(
-        keys=[named.keys[number] for number in order],
+        keys=named.keys if isinstance(order, range) else TextColumn(map(named.keys.__getitem__, order)),
         first_member=first_member,
-        file_numbers=array("Q", map(named.file_numbers.__getitem__, members)),
-        extension_codes=array("L", (places[member] % num_codes for member in members)),
+        file_numbers=array("I", map(named.file_numbers.__getitem__, members)),
+        extension_codes=array("I", (places[member] % num_codes for member in members)),
         extensions=tuple(extensions),
     )
 
 
-def _inverse(order: Sequence[int]) -> "array[int]":
+def _sorted_numbers(values: "Sequence[str] | array[int]") -> Sequence[int]:
+    """Numbers of values in ascending order of the values; a range, which takes no memory, if they ascend already."""
+    if all(left <= right for left, right in itertools.pairwise(values)):  # type: ignore[operator]
+        return range(len(values))
+    return array("I", sorted(range(len(values)), key=values.__getitem__))
+
+
+def _inverse(order: Sequence[int]) -> Sequence[int]:
     """Rank of each number in an order of 0 … n-1."""
-    rank = array("Q", [0]) * len(order)
+    if isinstance(order, range):
+        return order
+    rank = array("I", [0]) * len(order)
     for place, number in enumerate(order):
         rank[number] = place
     return rank

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from packer.group import Samples
 from packer.refusals import Refusals
 from packer.sources.files import SourceFiles, display_path
-from packer.splits import MAX_SPLITS, OneSplit, SplitByDirectory, SplitRule, check_split_name
+from packer.splits import MAX_SPLITS, OneSplit, SplitByDirectory, SplitByShare, SplitRule, check_split_name
 from shards.errors import SourceError, list_offenders, printable
 
 CLASS_EXTENSION = "cls"
@@ -22,14 +22,14 @@ class Labels:
     numbers: "array[int]"
 
 
-def split_samples(samples: Samples, files: SourceFiles, rule: SplitRule) -> Labels:
+def split_samples(samples: Samples, files: SourceFiles, rule: OneSplit | SplitByDirectory | SplitByShare) -> Labels:
     """Give each sample its split; names ascend.
 
     Raises:
         SourceError: a sample has no split, a directory's name cannot name one, or a split would be empty.
     """
     if isinstance(rule, OneSplit):
-        return Labels((rule.name,), array("L", bytes(array("L").itemsize * len(samples))))
+        return Labels((rule.name,), array("I", [0]) * len(samples))
     if isinstance(rule, SplitByDirectory):
         refusals = Refusals()
         labels = _label_by_directory(samples, files, 0, refusals.splitless, refusals.torn)
@@ -91,7 +91,7 @@ def _directory_at(path: bytes, depth: int) -> str | None:
 def _table(found: list[str]) -> Labels:
     names = tuple(sorted(set(found)))
     numbers = {name: number for number, name in enumerate(names)}
-    return Labels(names, array("L", map(numbers.__getitem__, found)))
+    return Labels(names, array("I", map(numbers.__getitem__, found)))
 
 
 def _check_splits(names: Iterable[str]) -> None:

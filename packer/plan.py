@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from packer.group import Samples
 from packer.labels import CLASS_EXTENSION, Labels
 from packer.sources.files import SourceFiles
+from packer.transform import TransformSpec
 
 PLAN_VERSION = 1
 """Raised when the same files and options would give other shards, so that old plans are not resumed."""
@@ -30,6 +31,8 @@ class PlanOptions:
     """No shard is bigger."""
     shuffle_seed: int | None
     """None keeps the order of the keys."""
+    transform: TransformSpec | None = None
+    """What source samples become on the way; shards are cut by the source samples then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class ShardPlan:
     """Of each member: path relative to the source, or its bytes where the modification time is :data:`INLINE`."""
     sizes: "array[int]"
     mtimes_ns: "array[int]"
+    transform: TransformSpec | None = None
+    """What the samples become; the size of the shard is then unknown, and the planned one a guess."""
 
     @property
     def source_bytes(self) -> int:
@@ -73,7 +78,9 @@ class ShardPlan:
     def digest(self) -> str:
         """Digest of everything that shapes the shard, hex."""
         hasher = hashlib.blake2b(digest_size=16)
-        head = (str(PLAN_VERSION), self.format_name, self.name, str(self.size_bytes))
+        head = [str(PLAN_VERSION), self.format_name, self.name, str(self.size_bytes)]
+        if self.transform is not None:
+            head += [self.transform.text, self.transform.code_digest]
         for part in (
             "\0".join(head).encode(),
             "\0".join(self.keys).encode("utf-8", "surrogateescape"),
@@ -99,8 +106,10 @@ class PlanContent:
 
     def members(self, number: int) -> list[tuple[str, int]]:
         """(extension, size in bytes) of each member of a sample, ascending by extension."""
-        sizes = self.files.sizes
-        found = [(extension, sizes[file]) for extension, file in self.samples.members(number)]
+        samples, sizes = self.samples, self.files.sizes
+        names, start, end = samples.extensions, samples.first_member[number], samples.first_member[number + 1]
+        columns = zip(samples.extension_codes[start:end], samples.file_numbers[start:end], strict=True)
+        found = [(names[code], sizes[file]) for code, file in columns]
         if self.classes is not None:
             found.append((CLASS_EXTENSION, len(_class_text(self.classes, number))))
             found.sort()
@@ -159,6 +168,7 @@ class PackPlan:
             sources=tuple(sources),
             sizes=sizes,
             mtimes_ns=mtimes_ns,
+            transform=self.options.transform,
         )
 
 

@@ -6,14 +6,17 @@ Loads neither pyarrow nor numpy, so that a refusal or a dry run is quick.
 import os
 from dataclasses import dataclass
 
+from packer.checks import UnreadableFiles, check_extensions, check_unreadable, require_members
 from packer.config import PackConfig
 from packer.cut import plan_shards
 from packer.group import group_files
-from packer.labels import classify_samples, split_samples
+from packer.labels import CLASS_EXTENSION, classify_samples, split_samples
 from packer.locations import is_url
 from packer.plan import PackPlan, PlanContent, PlanOptions
 from packer.sources.files import Skips
 from packer.sources.tree import scan_tree
+from packer.split_lists import split_by_list
+from packer.splits import SplitByList
 from packer.stop import StopFlag
 from shards.errors import DestinationError, SourceError, printable
 from shards.formats import find_format
@@ -36,7 +39,15 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
         StoppedError: a stop was asked for.
     """
     _check_paths(config)
-    found = scan_tree(config.source, config.symlinks, excluded=config.destination, check=stop.check)
+    checks = config.checks
+    found = scan_tree(
+        config.source,
+        config.symlinks,
+        excluded=config.destination or None,
+        skips_unreadable=checks.unreadable is UnreadableFiles.SKIP,
+        check=stop.check,
+    )
+    check_unreadable(found.skips, len(found.files), checks.max_skipped)
     if not len(found.files):
         left_out = f"; {found.skips.total} entries were left out" if found.skips.total else ""
         raise SourceError(f"there is no file to pack in {printable(config.source)}{left_out}; check the path")
@@ -47,7 +58,13 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
         found.skips.counts[reason] = count
         found.skips.names[reason] = skips.names[reason]
     stop.check()
-    splits = split_samples(samples, found.files, config.split)
+    check_extensions(samples, found.files, checks.many_extensions)
+    added = frozenset({CLASS_EXTENSION} if config.has_classes else ())
+    samples = require_members(samples, checks, found.skips, added)
+    if isinstance(config.split, SplitByList):
+        samples, splits = split_by_list(samples, found.files, config.split, checks, found.skips)
+    else:
+        splits = split_samples(samples, found.files, config.split)
     classes = classify_samples(samples, found.files, config.split) if config.has_classes else None
     shard_format = find_format(config.format_name, where="--format")
     options = PlanOptions(
@@ -56,9 +73,10 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
         end_marker_bytes=len(shard_format.end_marker),
         shard_size_bytes=config.shard_size_bytes,
         shuffle_seed=config.shuffle_seed,
+        transform=config.transform,
     )
     content = PlanContent(found.files, samples, splits, classes)
-    plan = plan_shards(content, options, shard_format.layout_sample, stop.check)
+    plan = plan_shards(content, options, shard_format.sample_size, stop.check)
     return Preview(plan, found.skips, found.num_directories)
 
 
@@ -69,7 +87,7 @@ def _check_paths(config: PackConfig) -> None:
         raise SourceError(f"there is no {source}; check the path")
     if not os.path.isdir(config.source):
         raise SourceError(f"{source} is no directory; give the directory that holds the files")
-    if is_url(config.destination):
+    if not config.destination or is_url(config.destination):
         return
     inside = os.path.realpath(config.source)
     above = os.path.realpath(config.destination)

@@ -34,6 +34,8 @@ def make_manifest(
     """
     by_split: dict[str, list[int]] = {}
     for number, shard in enumerate(plan.shards):
+        if not results[number].num_samples:
+            continue  # a transform dropped all of its samples
         by_split.setdefault(shard.split, []).append(number)
     splits = tuple(
         SplitEntry(
@@ -41,7 +43,7 @@ def make_manifest(
             num_samples=sum(results[number].num_samples for number in numbers),
             size_bytes=sum(results[number].size_bytes for number in numbers),
             shards=tuple(_shard_entry(results[number]) for number in numbers),
-            extensions=count_extensions(plan, numbers),
+            extensions=_count_extensions(plan, results, numbers),
         )
         for name, numbers in sorted(by_split.items())
     )
@@ -65,6 +67,25 @@ def make_manifest(
 def write_manifest(manifest: Manifest, location: str) -> None:
     """Commit the dataset."""
     open_store(location).put(MANIFEST_NAME, manifest.to_json())
+
+
+def _count_extensions(
+    plan: PackPlan, results: Mapping[int, ShardResult], numbers: list[int]
+) -> dict[str, ExtensionEntry]:
+    accounts = [account for number in numbers if (account := results[number].transformed) is not None]
+    if not accounts:
+        return count_extensions(plan, numbers)
+    num_samples = sum(results[number].num_samples for number in numbers)
+    counts: dict[str, list[int]] = {}
+    for account in accounts:
+        for extension, (present, size) in account.extensions.items():
+            count = counts.setdefault(extension, [0, 0])
+            count[0] += present
+            count[1] += size
+    return {
+        extension: ExtensionEntry(num_present=present, num_missing=num_samples - present, size_bytes=size)
+        for extension, (present, size) in sorted(counts.items())
+    }
 
 
 def count_extensions(plan: PackPlan, shard_numbers: list[int]) -> dict[str, ExtensionEntry]:

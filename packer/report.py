@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packer.config import PackConfig
-from packer.plan import PackPlan
 from packer.sources.files import Skips
 from shardferry.console.units import format_bytes, format_count
 from shards.errors import printable
@@ -103,54 +102,6 @@ class BuildReport:
         return "\n".join(lines)
 
 
-def plan_as_json(plan: PackPlan, skips: Skips) -> dict[str, JsonValue]:
-    """What a build would do, for ``--dry-run --json``."""
-    files, classes = plan.content.files, plan.content.classes
-    return {
-        "format": plan.options.format_name,
-        "num_files": len(files),
-        "source_bytes": files.size_bytes,
-        "num_samples": plan.num_samples,
-        "num_shards": len(plan.shards),
-        "size_bytes": plan.size_bytes,
-        "overhead_bytes": plan.size_bytes - _member_bytes(plan),
-        "extensions": list(plan.content.samples.extensions),
-        "classes": list(classes.names) if classes is not None else [],
-        "shards": [
-            {"name": shard.name, "split": shard.split, "num_samples": shard.num_samples, "size_bytes": shard.size_bytes}
-            for shard in plan.shards
-        ],
-        "skipped": skips_as_json(skips),
-    }
-
-
-def plan_as_text(plan: PackPlan, skips: Skips) -> str:
-    """What a build would do, for ``--dry-run``."""
-    files, classes = plan.content.files, plan.content.classes
-    overhead = plan.size_bytes - _member_bytes(plan)
-    contents = f"{format_count(plan.num_samples)} samples ({format_count(len(files))} files"
-    size = f"{format_bytes(plan.size_bytes)} ({format_bytes(overhead)} of it headers and padding)"
-    lines = [
-        f"would pack {contents}, {format_bytes(files.size_bytes)}) into {_count(len(plan.shards), 'shard')}, {size}"
-    ]
-    for split in plan.content.splits.names:
-        shards = [shard for shard in plan.shards if shard.split == split]
-        num_samples = sum(shard.num_samples for shard in shards)
-        lines.append(f"  {split}: {format_count(num_samples)} samples in {_count(len(shards), 'shard')}")
-    extensions = plan.content.samples.extensions
-    more = f" and {len(extensions) - 10} more" if len(extensions) > 10 else ""
-    lines.append(f"extensions: {printable(', '.join(extensions[:10]))}{more}")
-    if classes is not None:
-        lines.append(f"classes: {format_count(len(classes.names))}")
-    lines.extend(skip_lines(skips))
-    lines.append("first samples:")
-    for sample in plan.order[:3]:
-        members = ", ".join(f"{name} ({size} bytes)" for name, size in plan.content.members(sample))
-        lines.append(f"  {printable(plan.content.samples.keys[sample])}: {printable(members)}")
-    lines.append("nothing was written (--dry-run)")
-    return "\n".join(lines)
-
-
 def skips_as_json(skips: Skips) -> dict[str, JsonValue]:
     """Reason → count and first names."""
     return {
@@ -167,12 +118,6 @@ def skip_lines(skips: Skips) -> list[str]:
         more = ", …" if count > len(names) else ""
         lines.append(f"left out, {reason.value}: {format_count(count)} ({', '.join(names)}{more})")
     return lines
-
-
-def _member_bytes(plan: PackPlan) -> int:
-    classes = plan.content.classes
-    own = sum(len(str(number)) for number in classes.numbers) if classes is not None else 0
-    return own + sum(map(plan.content.files.sizes.__getitem__, plan.content.samples.file_numbers))
 
 
 def _count(number: int, noun: str) -> str:

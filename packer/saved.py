@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
@@ -143,23 +143,41 @@ def list_differences(old: SavedPlan, new: SavedPlan) -> list[str]:
     return lines
 
 
-def list_source_differences(old: Iterator[SourceFile], new: SourceFiles) -> list[str]:
-    """Say which source files differ, the first :data:`LISTED_OFFENDERS` and then a count."""
-    now = {file.path: file for file in new}
-    lines = []
-    for file in old:
-        found = now.pop(file.path, None)
-        name = printable(display_path(file.path))
-        if found is None:
-            lines.append(f"source file {name}: is gone")
-        elif found.size_bytes != file.size_bytes:
-            lines.append(f"source file {name}: had {file.size_bytes} bytes, now {found.size_bytes}")
-        elif found.mtime_ns != file.mtime_ns:
-            lines.append(f"source file {name}: was modified since")
-    lines.extend(f"source file {printable(display_path(path))}: is new" for path in now)
-    if len(lines) > LISTED_OFFENDERS:
-        lines[LISTED_OFFENDERS:] = [f"… and {len(lines) - LISTED_OFFENDERS} more source files"]
+def list_source_differences(old: Iterator[SourceFile], new: Iterable[SourceFile]) -> list[str]:
+    """Say which source files differ, the first :data:`LISTED_OFFENDERS` and then a count.
+
+    Both in ascending order of their paths; they are merged, so memory does not grow with their number.
+    """
+    lines: list[str] = []
+    num_lines = 0
+    for line in _merge_differences(iter(old), iter(new)):
+        num_lines += 1
+        if num_lines <= LISTED_OFFENDERS:
+            lines.append(line)
+    if num_lines > LISTED_OFFENDERS:
+        lines.append(f"… and {num_lines - LISTED_OFFENDERS} more source files")
     return lines
+
+
+def _merge_differences(old: Iterator[SourceFile], new: Iterator[SourceFile]) -> Iterator[str]:
+    before, now = next(old, None), next(new, None)
+    while before is not None or now is not None:
+        if before is not None and (now is None or before.path < now.path):
+            yield f"source file {_name(before)}: is gone"
+            before = next(old, None)
+        elif now is not None and (before is None or now.path < before.path):
+            yield f"source file {_name(now)}: is new"
+            now = next(new, None)
+        elif before is not None and now is not None:
+            if before.size_bytes != now.size_bytes:
+                yield f"source file {_name(now)}: had {before.size_bytes} bytes, now {now.size_bytes}"
+            elif before.mtime_ns != now.mtime_ns:
+                yield f"source file {_name(now)}: was modified since"
+            before, now = next(old, None), next(new, None)
+
+
+def _name(file: SourceFile) -> str:
+    return printable(display_path(file.path))
 
 
 def write_sources(files: SourceFiles, target: IO[bytes]) -> None:

@@ -1,12 +1,13 @@
 """Which split a sample belongs to; pure.
 
-Three ways: all samples in one split, the top directories of the source are the splits, or shares by a seeded hash of
-the key. A share is stable: adding files never moves a sample that was there before to another split.
+Four ways: all samples in one split, the top directories of the source are the splits, shares by a seeded hash of the
+key, or lists. A share is stable: adding files never moves a sample that was there before to another split.
 """
 
 import hashlib
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -63,10 +64,27 @@ class SplitByShare:
         return len(self.shares) - 1
 
 
-SplitRule: TypeAlias = OneSplit | SplitByDirectory | SplitByShare
+@dataclass(frozen=True, slots=True)
+class SplitByList:
+    """Lists say which sample belongs to which split; made by :mod:`packer.split_lists`."""
+
+    names: tuple[str, ...]
+    """Ascending."""
+    splits_of: Mapping[str, tuple[int, ...]]
+    """Key, or path of a file of the sample → places in :attr:`names`; more than one is a contradiction."""
+    digest: str
+    """Of what the lists say."""
+
+    @property
+    def text(self) -> str:
+        """What is recorded: which files the lists were in does not shape the data."""
+        return f"list:{self.digest}"
 
 
-def parse_split(text: str, *, seed: int = 0) -> SplitRule:
+SplitRule: TypeAlias = OneSplit | SplitByDirectory | SplitByShare | SplitByList
+
+
+def parse_split(text: str, *, seed: int = 0) -> OneSplit | SplitByDirectory | SplitByShare:
     """Make a rule from ``NAME``, ``by-dir`` or ``train=0.9,val=0.1``.
 
     Args:

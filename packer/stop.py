@@ -1,8 +1,9 @@
-"""Stopping on request: a flag that signals set and work checks between buffers."""
+"""Stopping on request: a flag that signals and a deadline set, and work checks between buffers."""
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -12,10 +13,17 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopFlag:
-    """Remembers that a stop was asked for, and why."""
+    """Remembers that a stop was asked for, and why; a deadline asks by itself.
 
-    def __init__(self) -> None:
+    Args:
+        budget_seconds: time from now until the deadline; None for none.
+        clock: seconds from any start, never going back.
+    """
+
+    def __init__(self, budget_seconds: float | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.reason: str | None = None
+        self._clock = clock
+        self._deadline = None if budget_seconds is None else clock() + budget_seconds
 
     def check(self) -> None:
         """Raise if a stop was asked for.
@@ -23,6 +31,13 @@ class StopFlag:
         Raises:
             StoppedError: it was.
         """
+        # a deadline is no signal: the first signal after it must not count as the second
+        if self.reason is None and self._deadline is not None and self._clock() >= self._deadline:
+            raise StoppedError(
+                "deadline",
+                "stopped because the time budget is spent; finished shards are kept, run the same command again to go "
+                "on. If no run finishes a shard, give a longer --time-budget or a smaller --shard-size",
+            )
         if self.reason is not None:
             raise StoppedError(
                 self.reason, f"stopped by {self.reason}; finished shards are kept, run the same command again to go on"

@@ -5,12 +5,14 @@ An engine calls :func:`finish_shard` in whatever process it likes; values in, va
 
 import errno
 import logging
+from collections.abc import Iterator
 
 from packer.destination import refused
-from packer.plan import ShardPlan
+from packer.plan import PackPlan, ShardPlan
 from packer.receipts import read_receipt, write_receipt
 from packer.stores.base import read_pieces
 from packer.stores.open import open_store
+from packer.transform import account
 from packer.write import ReportProgress, ShardResult, ShardWriter
 from shards.digests import BlockHasher, hash_bytes
 from shards.errors import DestinationError, FormatError, NoSpaceError, printable
@@ -22,6 +24,15 @@ logger = logging.getLogger(__name__)
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def work_order(plan: PackPlan, directory: str) -> list[int]:
+    """Shard numbers in the order of the work: first what is missing, then what lies there and is only checked.
+
+    So a run with a time budget, or one that is often killed, never spends all of its time on checking again.
+    """
+    names = set(open_store(directory).list_names())
+    return sorted(range(len(plan.shards)), key=lambda number: plan.shards[number].name in names)
 
 
 def finish_shard(writer: ShardWriter, plan: ShardPlan, directory: str, report: ReportProgress) -> ShardResult:
@@ -59,7 +70,8 @@ def finish_shard(writer: ShardWriter, plan: ShardPlan, directory: str, report: R
         if error.errno in _REFUSED:
             raise refused(directory, error) from error
         raise
-    write_receipt(open_store(directory), result)
+    if plan.transform is None:
+        write_receipt(open_store(directory), result)
     return result
 
 
@@ -72,19 +84,21 @@ def find_finished(plan: ShardPlan, directory: str, report: ReportProgress) -> Sh
     reported in the log and packed again.
     """
     store, index_file = open_store(directory), index_name(plan.name)
-    kept = read_receipt(store, plan.name, plan.size_bytes)
+    # receipts do not say what a transform did
+    kept = None if plan.transform is not None else read_receipt(store, plan.name, plan.size_bytes)
     if kept is not None:
         report(kept.num_samples, kept.size_bytes)
         return kept
     try:
         with store.open_reader(plan.name) as shard:
-            if shard.size_bytes != plan.size_bytes:
+            if plan.transform is None and shard.size_bytes != plan.size_bytes:
                 _reject(plan, "its size is wrong")
                 return None
             index_bytes = store.read_file(index_file)
             with ShardIndex.from_bytes(index_bytes, name=index_file) as index:
                 header, num_samples = index.header, index.num_samples
-            if header.shard_name != plan.name or num_samples != len(plan.keys):
+                transformed = None if plan.transform is None else account(plan.keys, _list_outputs(index))
+            if header.shard_name != plan.name or (plan.transform is None and num_samples != len(plan.keys)):
                 _reject(plan, "its index is that of another shard")
                 return None
             hasher = BlockHasher(header.block_bytes)
@@ -110,9 +124,16 @@ def find_finished(plan: ShardPlan, directory: str, report: ReportProgress) -> Sh
         index_size_bytes=len(index_bytes),
         index_digest=hash_bytes(index_bytes),
         is_kept=True,
+        transformed=transformed,
     )
-    write_receipt(store, found)
+    if plan.transform is None:
+        write_receipt(store, found)
     return found
+
+
+def _list_outputs(index: ShardIndex) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    for number in range(index.num_samples):
+        yield index.key(number), [(member.extension, member.size) for member in index.members(number)]
 
 
 def _reject(plan: ShardPlan, reason: str) -> None:

@@ -10,6 +10,7 @@ the shard's own name is what says "done"; an index alone is a leftover that the 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Self
 
 from packer.fill import HoleFiller
@@ -19,6 +20,8 @@ from packer.sink import ShardSink
 from packer.sources.tree import TreeRoot
 from packer.stores.open import open_store
 from packer.stream import stream_sample
+from packer.transform import Transformed, account
+from packer.transforming import transform_pieces
 from shards.digests import crc32c, hash_bytes, mask_crc
 from shards.errors import SizeMismatchError
 from shards.formats import ShardFormat, find_format
@@ -42,10 +45,16 @@ class ShardResult:
     index_digest: str
     is_kept: bool = False
     """Whether it was there already."""
+    transformed: Transformed | None = None
+    """What a transform made of the planned samples. If nothing, there is no shard, and all sizes are 0."""
 
 
 _Placed = tuple[int, SampleLayout, int, int]
 """(number of the sample, its layout, its offset in the buffer, number of its first member)."""
+
+
+_Output = tuple[str, list[tuple[str, int]]]
+"""(key, [(extension, size in bytes)]) of a transformed sample."""
 
 
 class ShardWriter:
@@ -88,11 +97,15 @@ class ShardWriter:
         store = open_store(directory)
         shard_format = find_format(plan.format_name, where=plan.name)
         index = IndexBuilder()
+        outputs: list[_Output] = []
         with store.create(plan.name, plan.size_bytes) as file:
             self._sink.begin(file)
             try:
-                for batch in _batches(plan, shard_format, len(self._sink.view)):
-                    self._write_batch(plan, batch, index)
+                for piece in self._pieces_of(plan):
+                    for batch in _batches(piece, shard_format, len(self._sink.view)):
+                        self._write_batch(piece, batch, index)
+                    if plan.transform is not None:
+                        outputs += _list_outputs(piece)
                 marker = shard_format.end_marker
                 self._sink.view[: len(marker)] = marker
                 self._sink.flush(len(marker))
@@ -100,7 +113,10 @@ class ShardWriter:
                 blocks = self._sink.finish()
             finally:
                 self._sink.abandon()
-            if blocks.size_bytes != plan.size_bytes:
+            transformed = None if plan.transform is None else account(plan.keys, iter(outputs))
+            if transformed is not None and not outputs:
+                return _nothing(plan, transformed)
+            if transformed is None and blocks.size_bytes != plan.size_bytes:
                 raise SizeMismatchError(plan.name, plan.size_bytes, blocks.size_bytes, "nothing was committed")
             index_bytes = index.finish(shard_name=plan.name, format_name=plan.format_name, blocks=blocks)
             store.put(index_name(plan.name), index_bytes)
@@ -109,10 +125,14 @@ class ShardWriter:
             name=plan.name,
             size_bytes=blocks.size_bytes,
             digest=blocks.shard_digest,
-            num_samples=len(plan.keys),
+            num_samples=len(plan.keys) if transformed is None else len(outputs),
             index_size_bytes=len(index_bytes),
             index_digest=hash_bytes(index_bytes),
+            transformed=transformed,
         )
+
+    def _pieces_of(self, plan: ShardPlan) -> Iterator[ShardPlan]:
+        return iter((plan,)) if plan.transform is None else transform_pieces(plan, self._filler)
 
     def _write_batch(self, plan: ShardPlan, batch: list[_Placed], index: IndexBuilder) -> None:
         number, layout, _, first = batch[0]
@@ -169,6 +189,24 @@ class ShardWriter:
         if plan.mtimes_ns[member] == INLINE:
             return iter((plan.sources[member],))
         return self._reader.pieces(plan.sources[member], plan.sizes[member], plan.mtimes_ns[member])
+
+
+def _nothing(plan: ShardPlan, transformed: Transformed) -> ShardResult:
+    return ShardResult(
+        name=plan.name,
+        size_bytes=0,
+        digest="",
+        num_samples=0,
+        index_size_bytes=0,
+        index_digest="",
+        transformed=transformed,
+    )
+
+
+def _list_outputs(piece: ShardPlan) -> Iterator[_Output]:
+    members = iter(zip(piece.extensions, piece.sizes, strict=True))
+    for key, count in zip(piece.keys, piece.num_members, strict=True):
+        yield key, list(islice(members, count))
 
 
 def _batches(plan: ShardPlan, shard_format: ShardFormat, buffer_bytes: int) -> Iterator[list[_Placed]]:

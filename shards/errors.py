@@ -21,6 +21,7 @@ The tree (whose fault it is = the class; worth repeating = ``is_transient``)::
         SourceChangedError          a file changed between plan and read
         DuplicateKeyError
         OversizeSampleError
+        TransformError              the user's function failed on a sample, or gave what cannot be stored
         PlanMismatchError           what lies at the destination belongs to another plan
         DestinationError            the destination cannot be written
       StageError
@@ -293,6 +294,26 @@ class DuplicateKeyError(PackError):
 
 class OversizeSampleError(PackError):
     """A sample is bigger than a shard may be."""
+
+
+class TransformError(PackError):
+    """A user's transform failed on a sample, or gave what cannot be stored.
+
+    Attributes:
+        name: the transform, ``module:function``.
+        key: the source sample, or empty when no single one is meant.
+        reason: what went wrong.
+    """
+
+    def __init__(self, name: str, key: str, reason: str) -> None:
+        self.name = name
+        self.key = key
+        self.reason = reason
+        where = f" of sample {printable(key)}" if key else ""
+        super().__init__(f"transform {printable(name)}{where}: {printable(reason)}")
+
+    def __reduce__(self) -> tuple[type["TransformError"], tuple[str, str, str]]:
+        return type(self), (self.name, self.key, self.reason)
 
 
 class PlanMismatchError(PackError):

@@ -51,6 +51,8 @@ class ShardFormat:
     """File suffix of new shards, with the dot."""
     layout_sample: Callable[[str, Sequence[tuple[str, int]]], SampleLayout]
     """(key, [(extension, size_bytes)]) → where the bytes go. Raises ``ValueError`` on names it cannot store."""
+    sample_size: Callable[[str, Sequence[tuple[str, int]]], int]
+    """The size of that layout, or the same ``ValueError``, without making the bytes: planning asks for every sample."""
     end_marker: bytes
     """Bytes that close a shard."""
     has_example_records: bool
@@ -67,6 +69,7 @@ FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
             name="tar",
             suffix=".tar",
             layout_sample=tar_format.layout_sample,
+            sample_size=tar_format.sample_size,
             end_marker=tar_format.END_MARKER,
             has_example_records=False,
             scan_samples=tar_format.scan_samples,
@@ -76,6 +79,7 @@ FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
             name="tfrecord",
             suffix=".tfrecord",
             layout_sample=tfrecord_format.layout_sample,
+            sample_size=tfrecord_format.sample_size,
             end_marker=tfrecord_format.END_MARKER,
             has_example_records=True,
             scan_samples=tfrecord_format.scan_samples,

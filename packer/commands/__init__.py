@@ -16,6 +16,7 @@ MODULES = {
     "adopt": "packer.commands.adopt",
     "extract": "packer.commands.extract",
     "ls": "packer.commands.ls",
+    "plan": "packer.commands.plan",
     "verify": "packer.commands.verify",
 }
 """Name of a command → module that has it as ``command``."""

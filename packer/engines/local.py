@@ -22,7 +22,7 @@ from multiprocessing.context import SpawnProcess
 from packer.engines.work import Setting
 from packer.plan import PackPlan, ShardPlan
 from packer.stop import SIGNALS, StopFlag
-from packer.task import finish_shard
+from packer.task import finish_shard, work_order
 from packer.write import ReportProgress, ShardResult, ShardWriter
 from shards.errors import PackError
 
@@ -44,7 +44,7 @@ def run_in_process(
 
     results = {}
     with ShardWriter(setting.root, setting.read_threads, report_and_check) as writer:
-        for number in range(len(plan.shards)):
+        for number in work_order(plan, setting.directory):
             check()
             results[number] = finish_shard(writer, plan.shard_plan(number), setting.directory, report_and_check)
     return results
@@ -60,7 +60,7 @@ class LocalProcesses:
         self, plan: PackPlan, setting: Setting, report: ReportProgress, check: Callable[[], None]
     ) -> dict[int, ShardResult]:
         """Finish all shards; see :class:`packer.engines.work.Engine`."""
-        waiting = list(reversed(range(len(plan.shards))))
+        waiting = work_order(plan, setting.directory)[::-1]
         results: dict[int, ShardResult] = {}
         workers: dict[Connection, _Worker] = {}
         try:

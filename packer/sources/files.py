@@ -1,12 +1,15 @@
 """What a source gives to the planner: source files in columns, and what was left out and why; pure.
 
-Columns and not one object per file, because a plan of 10 million files must fit in memory: about 110 bytes a file here.
+Columns and not one object per file, because a plan of 10 million files must fit in memory: the bytes of its path
+and 24 more a file here.
 """
 
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from packer.columns import BytesColumn
 
 LISTED_SKIPS = 20
 """How many names are kept per reason; the rest is only counted."""
@@ -22,6 +25,13 @@ class SkipReason(StrEnum):
     SYMLINK_LOOP = "symlink-loop"
     SPECIAL_FILE = "special-file"
     KEYLESS = "keyless"
+    UNREADABLE = "unreadable"
+    MISSING_MEMBER = "missing-member"
+    """A sample, named by its key."""
+    UNLISTED = "unlisted"
+    """A sample, named by its key, that no list of a split names."""
+    TRANSFORM = "transform"
+    """A sample, named by its key, that the transform dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,7 @@ class SourceFiles:
     __slots__ = ("mtimes_ns", "paths", "sizes")
 
     def __init__(self) -> None:
-        self.paths: list[bytes] = []
+        self.paths = BytesColumn()
         self.sizes = array("Q")
         self.mtimes_ns = array("q")
 

@@ -40,7 +40,12 @@ class TreeRoot:
 
 
 def scan_tree(
-    root: str, policy: SymlinkPolicy, *, excluded: str | None = None, check: Callable[[], None] = lambda: None
+    root: str,
+    policy: SymlinkPolicy,
+    *,
+    excluded: str | None = None,
+    skips_unreadable: bool = False,
+    check: Callable[[], None] = lambda: None,
 ) -> FoundFiles:
     """Walk a tree.
 
@@ -48,12 +53,15 @@ def scan_tree(
         root: directory to walk.
         policy: what to do with symbolic links.
         excluded: a directory that must not be met in the walk (the destination).
+        skips_unreadable: leave out and count what cannot be read, instead of an error. The kernel is then asked about
+            every file, not only about those whose mode seems to refuse.
         check: called once per directory; raises to stop the walk.
 
     Raises:
         SourceError: the root is missing or no directory, something below cannot be read, or a link is refused.
     """
     walk = _Walk(os.fsencode(root), policy, _identity_or_none(excluded), check)
+    walk.skips_unreadable = skips_unreadable
     walk.run()
     return FoundFiles(walk.files, walk.skips, walk.num_directories)
 
@@ -67,6 +75,7 @@ class _Walk:
         self.files = SourceFiles()
         self.skips = Skips()
         self.num_directories = 0
+        self.skips_unreadable = False
         self._root = root
         self._policy = policy
         self._excluded = excluded
@@ -113,7 +122,7 @@ class _Walk:
                 if reason is not None:
                     self.skips.add(reason, prefix + name)
                     continue
-                if entry.is_symlink() and self._policy is not SymlinkPolicy.FOLLOW:
+                if self._policy is not SymlinkPolicy.FOLLOW and entry.is_symlink():
                     self._leave_link(prefix + name)
                     continue
                 try:
@@ -160,12 +169,16 @@ class _Walk:
         if not stat.S_ISREG(status.st_mode):
             self.skips.add(SkipReason.SPECIAL_FILE, path)
             return
-        if not self._reader.may_read(status, entry.path):
+        may_read = _kernel_grants(entry.path) if self.skips_unreadable else self._reader.may_read(status, entry.path)
+        if not may_read:
             self._complain(path, "Permission denied")
             return
         self.files.append(path, status.st_size, status.st_mtime_ns)
 
     def _complain(self, path: bytes, reason: str | None) -> None:
+        if self.skips_unreadable:
+            self.skips.add(SkipReason.UNREADABLE, path)
+            return
         self._unreadable.append(f"{printable(display_path(path))}: {reason}")
 
     def _raise_complaints(self) -> None:
@@ -181,7 +194,7 @@ class _Walk:
                 f"{len(self._unreadable)} file(s) or directories cannot be read by uid {os.geteuid()}, "
                 f"nothing was written:\n{list_offenders(self._unreadable)}\n"
                 "give read access to them or remove them (dangling links: --symlinks skip leaves all links out), "
-                "then run the same command again"
+                "then run the same command again; or leave them out with --on-unreadable skip"
             )
 
 
@@ -207,7 +220,11 @@ class _ReadRight:
             granted = mode & stat.S_IRGRP
         else:
             granted = mode & stat.S_IROTH
-        return bool(granted) or os.access(path, os.R_OK, effective_ids=True)
+        return bool(granted) or _kernel_grants(path)
+
+
+def _kernel_grants(path: bytes) -> bool:
+    return os.access(path, os.R_OK, effective_ids=True)
 
 
 def _first(entry: "tuple[bytes, os.DirEntry[bytes], bytes]") -> bytes:
@@ -215,10 +232,8 @@ def _first(entry: "tuple[bytes, os.DirEntry[bytes], bytes]") -> bytes:
 
 
 def _skip_reason(name: bytes) -> SkipReason | None:
-    if name == b"__MACOSX":
-        return SkipReason.APPLE_DOUBLE
     if not name.startswith(b"."):
-        return None
+        return SkipReason.APPLE_DOUBLE if name == b"__MACOSX" else None
     if name.startswith(b"._") or name == b".DS_Store":
         return SkipReason.APPLE_DOUBLE
     return SkipReason.NFS_LEFTOVER if name.startswith(b".nfs") else SkipReason.HIDDEN

@@ -47,6 +47,7 @@ EXIT_CODES: dict[type[errors.ShardferryError], int] = {
     errors.SourceChangedError: EXIT_DAMAGED,
     errors.DuplicateKeyError: EXIT_DAMAGED,
     errors.OversizeSampleError: EXIT_CONFIG,
+    errors.TransformError: EXIT_DAMAGED,
     errors.PlanMismatchError: EXIT_NOT_WRITABLE,
     errors.DestinationError: EXIT_NOT_WRITABLE,
     errors.StageError: EXIT_LOCAL_IO,

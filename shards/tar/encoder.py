@@ -18,9 +18,10 @@ from shards.tar.header import BLOCK_BYTES, MAX_SIZE_BYTES
 MAX_NAME_BYTES = 4095
 """The longest path that Linux opens (``PATH_MAX`` less its NUL). A longer name could never be unpacked."""
 
-_NAME_BYTES = 100
+PLAIN_NAME_BYTES = 100
+"""Names up to here fit one header as they are."""
 _PREFIX_BYTES = 155
-_OCTAL_LIMIT = 8**11
+PLAIN_SIZE_LIMIT = 8**11
 """Sizes from here on do not fit eleven octal digits."""
 
 _OWNERS = b"0000444\x00" + b"0000000\x00" + b"0000000\x00"
@@ -49,7 +50,7 @@ def encode_header(name: bytes, size: int) -> bytes:
     Raises:
         ValueError: the name is too long or the size impossible.
     """
-    if len(name) <= _NAME_BYTES and 0 <= size < _OCTAL_LIMIT:
+    if len(name) <= PLAIN_NAME_BYTES and 0 <= size < PLAIN_SIZE_LIMIT:
         size_field = b"%011o\0" % size
         # The low half of Adler-32 is one more than the sum of the bytes; 112 bytes cannot reach its modulus.
         total = _PLAIN_SUM - 1 + (zlib.adler32(size_field, zlib.adler32(name)) & 0xFFFF)
@@ -60,12 +61,12 @@ def encode_header(name: bytes, size: int) -> bytes:
         raise ValueError(f"a member cannot have {size} bytes")
     if len(name) > MAX_NAME_BYTES:
         raise ValueError(f"a member name of {len(name)} bytes is over the limit of {MAX_NAME_BYTES} bytes")
-    if size < _OCTAL_LIMIT:
+    if size < PLAIN_SIZE_LIMIT:
         # The last slash that leaves a prefix that fits gives the shortest name.
         slash = name.rfind(b"/", 0, _PREFIX_BYTES + 1)
-        if slash > 0 and len(name) - slash - 1 <= _NAME_BYTES:
+        if slash > 0 and len(name) - slash - 1 <= PLAIN_NAME_BYTES:
             return _encode_block(name[slash + 1 :], size, b"0", _USTAR, name[:slash])
-    if len(name) <= _NAME_BYTES:
+    if len(name) <= PLAIN_NAME_BYTES:
         return _encode_block(name, size, b"0", _GNU)
     long_name = name + b"\0"
     return b"".join(
@@ -73,13 +74,13 @@ def encode_header(name: bytes, size: int) -> bytes:
             _encode_block(b"././@LongLink", len(long_name), b"L", _GNU),
             long_name,
             bytes(-len(long_name) % BLOCK_BYTES),
-            _encode_block(name[:_NAME_BYTES], size, b"0", _GNU),
+            _encode_block(name[:PLAIN_NAME_BYTES], size, b"0", _GNU),
         )
     )
 
 
 def _encode_block(name: bytes, size: int, typeflag: bytes, magic: bytes, prefix: bytes = b"") -> bytes:
-    size_field = b"%011o\0" % size if size < _OCTAL_LIMIT else b"\x80" + size.to_bytes(11, "big")
+    size_field = b"%011o\0" % size if size < PLAIN_SIZE_LIMIT else b"\x80" + size.to_bytes(11, "big")
     start = name.ljust(100, b"\0") + _OWNERS + size_field + _MTIME
     tail = (typeflag + _ZERO_LINK + magic).ljust(345 - 156, b"\0") + prefix.ljust(BLOCK_BYTES - 345, b"\0")
     return start + b"%06o\0 " % (sum(start) + sum(_SPACES) + sum(tail)) + tail

@@ -76,6 +76,11 @@ def layout_sample(key: str, members: Sequence[tuple[str, int]]) -> SampleLayout:
     return SampleLayout(position + FOOTER_BYTES, tuple(literals), tuple(holes), Checksum(HEADER_BYTES, position))
 
 
+def sample_size(key: str, members: Sequence[tuple[str, int]]) -> int:
+    """Length of a sample's encoding; arguments and errors are those of :func:`layout_sample`."""
+    return layout_sample(key, members).size
+
+
 def scan_samples(
     stream: BinaryIO,
     name: str,

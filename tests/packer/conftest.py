@@ -11,10 +11,19 @@ from pathlib import Path
 import pytest
 
 from packer.cli import cli
+from packer.cut import plan_shards
+from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames, group_files
+from packer.labels import classify_samples, split_samples
+from packer.plan import PackPlan, PlanContent, PlanOptions
+from packer.sources.files import SourceFiles
+from packer.splits import OneSplit, SplitByDirectory, SplitByShare
 from shardferry.console import run_command
+from shards.formats import FORMATS
 from shards.index import ShardIndex
+from shards.keys import FIRST_DOT
 from shards.manifest import Manifest
 
+MakePlan = Callable[..., PackPlan]
 PACK = os.path.join(os.path.dirname(sys.executable), "pack")
 
 MakeTree = Callable[..., str]
@@ -45,6 +54,45 @@ class Dataset:
     def shard_bytes(self) -> dict[str, bytes]:
         """Shards and indexes, whose bytes must never depend on where and how the work was done."""
         return {name: data for name, data in self.file_bytes().items() if name != "manifest.json"}
+
+
+GROUPING = GroupOptions(
+    key_rule=FIRST_DOT, dotted=DottedNames.ERROR, keyless=KeylessNames.ERROR, case_collisions=CaseCollisions.ERROR
+)
+
+
+def make_plan(
+    sizes: Mapping[str, int],
+    *,
+    format_name: str = "tar",
+    shard_size_bytes: int = 10_000,
+    seed: int | None = 0,
+    split: OneSplit | SplitByDirectory | SplitByShare | None = None,
+    has_classes: bool = False,
+) -> PackPlan:
+    """Plan files of these sizes."""
+    files = SourceFiles()
+    for path in sorted(sizes):
+        files.append(path.encode(), sizes[path], 1)
+    samples, _ = group_files(files, GROUPING)
+    rule = split or OneSplit("train")
+    classes = classify_samples(samples, files, rule) if has_classes else None
+    content = PlanContent(files, samples, split_samples(samples, files, rule), classes)
+    shard_format = FORMATS[format_name]
+    options = PlanOptions(
+        format_name=format_name,
+        suffix=shard_format.suffix,
+        end_marker_bytes=len(shard_format.end_marker),
+        shard_size_bytes=shard_size_bytes,
+        shuffle_seed=seed,
+    )
+    return plan_shards(content, options, shard_format.sample_size)
+
+
+@pytest.fixture(scope="session")
+def plan_of() -> MakePlan:
+    """Plan files of the sizes given, without any on disk."""
+    return make_plan
 
 
 @pytest.fixture

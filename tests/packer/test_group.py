@@ -227,3 +227,27 @@ def test_escaping_dots_is_reversible(key):
     directory, slash, base = escape_dots(key).rpartition("/")
     assert "." not in base
     assert f"{directory}{slash}{base.replace('%2E', '.').replace('%25', '%')}" == key
+
+
+def test_collision_does_not_reach_the_files_that_follow():
+    with pytest.raises(DuplicateKeyError, match=r"2 key\(s\)") as refusal:
+        grouped("A.jpg", "a.jpg", "a.txt", "b.jpg")
+    assert "a.jpg and A.*" in str(refusal.value)
+    assert "a.txt and A.*" in str(refusal.value)
+
+
+@given(
+    st.lists(st.text("aA.é/_", min_size=1, max_size=9), unique=True),
+    st.sampled_from(["first-dot", "last-dot"]),
+)
+def test_quick_way_through_usual_names_gives_what_the_rule_says(found, rule):
+    from packer.group import _plain_dot
+    from shards.keys import Keyless, split_name
+
+    for path in [*found, *(f"x/{name}.jpg" for name in found), "__MACOSX/a.jpg", "/a.jpg", "./a.jpg", "a/__MACOSX/b.c"]:
+        dot = _plain_dot(path.encode())
+        named = split_name(path, parse_key_rule(rule))
+        if dot >= 0:
+            assert not isinstance(named, Keyless)
+            assert named == (path[:dot], path[dot + 1 :].lower())
+            assert is_storable(*named) or not {"", ".", ".."}.isdisjoint(path.split("/"))

@@ -71,8 +71,8 @@ def test_dry_run_shows_the_plan_and_writes_nothing(pack, make_tree, many_files, 
     source = make_tree(many_files)
     done = pack("build", source, str(tmp_path / "out"), "--dry-run", "--class-from-dir")
     assert done.returncode == 0, done.stderr
-    assert "would pack 120 samples" in done.stdout
-    assert "classes: 3" in done.stdout
+    assert "nothing was written\n  samples   120 from 240 files" in done.stdout
+    assert "classes   3\n" in done.stdout
     as_json = pack("build", source, str(tmp_path / "out"), "--dry-run", "--json", "--format", "tfrecord")
     plan = json.loads(as_json.stdout)
     assert plan["num_samples"] == 120

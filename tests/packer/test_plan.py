@@ -7,40 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.cut import plan_shards
-from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames, group_files
-from packer.labels import classify_samples, split_samples
-from packer.plan import INLINE, PlanContent, PlanOptions
-from packer.sources.files import SourceFiles
-from packer.splits import OneSplit, parse_split
+from packer.plan import INLINE
+from packer.splits import parse_split
 from shards.errors import OversizeSampleError, SourceError
 from shards.formats import FORMATS
-from shards.keys import FIRST_DOT
-
-GROUPING = GroupOptions(
-    key_rule=FIRST_DOT, dotted=DottedNames.ERROR, keyless=KeylessNames.ERROR, case_collisions=CaseCollisions.ERROR
-)
-
-
-def plan_of(sizes, *, format_name="tar", shard_size_bytes=10_000, seed=0, split=None, has_classes=False):
-    """Plan files of these sizes."""
-    files = SourceFiles()
-    for path in sorted(sizes):
-        files.append(path.encode(), sizes[path], 1)
-    samples, _ = group_files(files, GROUPING)
-    rule = split or OneSplit("train")
-    classes = classify_samples(samples, files, rule) if has_classes else None
-    content = PlanContent(files, samples, split_samples(samples, files, rule), classes)
-    shard_format = FORMATS[format_name]
-    options = PlanOptions(
-        format_name=format_name,
-        suffix=shard_format.suffix,
-        end_marker_bytes=len(shard_format.end_marker),
-        shard_size_bytes=shard_size_bytes,
-        shuffle_seed=seed,
-    )
-    return plan_shards(content, options, shard_format.layout_sample)
-
 
 sources = st.dictionaries(
     st.builds("{}{}.{}".format, st.sampled_from(["a/", "b/", ""]), st.integers(0, 30), st.sampled_from(["jpg", "txt"])),
@@ -53,7 +23,7 @@ sources = st.dictionaries(
 @given(
     sources, st.sampled_from(["tar", "tfrecord"]), st.integers(10_000, 40_000), st.one_of(st.none(), st.integers(0, 9))
 )
-def test_every_member_is_planned_once_and_no_shard_is_too_big(sizes, format_name, shard_size_bytes, seed):
+def test_every_member_is_planned_once_and_no_shard_is_too_big(plan_of, sizes, format_name, shard_size_bytes, seed):
     plan = plan_of(sizes, format_name=format_name, shard_size_bytes=shard_size_bytes, seed=seed)
     shard_format = FORMATS[format_name]
     planned = []
@@ -72,7 +42,7 @@ def test_every_member_is_planned_once_and_no_shard_is_too_big(sizes, format_name
 
 
 @given(sources, st.integers(0, 9))
-def test_shards_are_filled_before_the_next_is_begun(sizes, seed):
+def test_shards_are_filled_before_the_next_is_begun(plan_of, sizes, seed):
     plan = plan_of(sizes, seed=seed)
     for shard, following in zip(plan.shards, plan.shards[1:], strict=False):
         first = plan.order[following.start]
@@ -81,14 +51,14 @@ def test_shards_are_filled_before_the_next_is_begun(sizes, seed):
 
 
 @given(sources, st.integers(0, 9))
-def test_same_files_give_the_same_plan_and_a_seed_another_order(sizes, seed):
+def test_same_files_give_the_same_plan_and_a_seed_another_order(plan_of, sizes, seed):
     def digests(plan):
         return [plan.shard_plan(number).digest() for number in range(len(plan.shards))]
 
     assert digests(plan_of(sizes, seed=seed)) == digests(plan_of(dict(reversed(sizes.items())), seed=seed))
 
 
-def test_shuffled_order_mixes_directories_and_unshuffled_keeps_keys():
+def test_shuffled_order_mixes_directories_and_unshuffled_keeps_keys(plan_of):
     sizes = {f"{name}/{number:02d}.jpg": 10 for name in "ab" for number in range(40)}
     kept = plan_of(sizes, seed=None, shard_size_bytes=10**6)
     assert list(kept.order) == list(range(80))
@@ -98,7 +68,7 @@ def test_shuffled_order_mixes_directories_and_unshuffled_keeps_keys():
     assert mixed.order != plan_of(sizes, seed=1, shard_size_bytes=10**6).order
 
 
-def test_adding_files_keeps_the_order_of_the_others():
+def test_adding_files_keeps_the_order_of_the_others(plan_of):
     def order(count):
         plan = plan_of({f"{number}.jpg": 10 for number in range(count)}, shard_size_bytes=10**6)
         return [plan.content.samples.keys[number] for number in plan.order]
@@ -107,7 +77,7 @@ def test_adding_files_keeps_the_order_of_the_others():
     assert [key for key in order(60) if key in set(few)] == few
 
 
-def test_each_split_has_its_own_shards():
+def test_each_split_has_its_own_shards(plan_of):
     sizes = {f"{number}.jpg": 2000 for number in range(60)}
     plan = plan_of(sizes, split=parse_split("val=0.3,train=0.7"))
     names = [shard.name for shard in plan.shards]
@@ -120,25 +90,25 @@ def test_each_split_has_its_own_shards():
         assert splits == {shard.split}
 
 
-def test_class_numbers_are_members_in_the_plan_itself():
+def test_class_numbers_are_members_in_the_plan_itself(plan_of):
     plan = plan_of({"cat/1.jpg": 5, "ant/1.jpg": 5, "ant/1.ab": 5}, has_classes=True, seed=None).shard_plan(0)
     assert plan.extensions == ("ab", "cls", "jpg", "cls", "jpg")
     inline = [source for source, mtime in zip(plan.sources, plan.mtimes_ns, strict=True) if mtime == INLINE]
     assert inline == [b"0", b"1"]
 
 
-def test_samples_that_do_not_fit_are_listed_with_the_size_that_would_do():
+def test_samples_that_do_not_fit_are_listed_with_the_size_that_would_do(plan_of):
     with pytest.raises(OversizeSampleError, match=r"1 sample\(s\)(?s:.*)b: 10752 bytes encoded\n.*--shard-size 11776"):
         plan_of({"a.jpg": 10, "b.jpg": 10_000})
     assert plan_of({"a.jpg": 10, "b.jpg": 10_000}, shard_size_bytes=11_776).shards
 
 
-def test_sample_that_the_format_cannot_hold_is_listed():
+def test_sample_that_the_format_cannot_hold_is_listed(plan_of):
     with pytest.raises(SourceError, match="cannot be stored as tar"):
         plan_of({"/".join(["d" * 200] * 25) + "/a.jpg": 10})
 
 
-def test_plan_of_a_shard_pickles_small():
+def test_plan_of_a_shard_pickles_small(plan_of):
     plan = plan_of({f"{number:06d}.jpg": 10 for number in range(1000)}, shard_size_bytes=10**8)
     unfolded = plan.shard_plan(0)
     data = pickle.dumps(unfolded)
@@ -146,10 +116,10 @@ def test_plan_of_a_shard_pickles_small():
     assert len(data) < 60 * 1000
 
 
-def test_plan_does_not_depend_on_pythons_hash_seed():
+def test_plan_does_not_depend_on_pythons_hash_seed(plan_of):
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from test_plan import plan_of; "
-        "plan = plan_of({f'{n}.{e}': n for n in range(50) for e in ('jpg', 'txt', 'cls')}); "
+        "import sys; sys.path.insert(0, sys.argv[1]); from conftest import make_plan; "
+        "plan = make_plan({f'{n}.{e}': n for n in range(50) for e in ('jpg', 'txt', 'cls')}); "
         "print([plan.shard_plan(n).digest() for n in range(len(plan.shards))])"
     )
     outputs = {

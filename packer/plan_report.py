@@ -81,7 +81,7 @@ class PlanReport:
                 }
                 for split in facts.splits
             },
-            "classes": [printable(name) for name in classes.names] if classes is not None else [],
+            "classes": list(classes.names) if classes is not None else [],
             "mixing": None
             if mixing is None
             else {

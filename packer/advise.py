@@ -6,10 +6,11 @@ Every piece of advice names the numbers it stands on and what to type. A plan th
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from packer.measured import Room
 from packer.propose import Proposal
-from packer.sources.files import SkipReason
+from packer.sources.files import SkipReason, display_path
 from packer.survey import ExtensionFacts, PlanFacts
 from shardferry.console.units import format_bytes, format_count
 from shards.errors import printable
@@ -31,6 +32,8 @@ BAD_QUALITY = 0.5
 
 MANY_LEFT_OUT_SHARE = 0.1
 
+NAMED_FILES = 3
+
 
 class Topic(StrEnum):
     """What a piece of advice is about."""
@@ -42,6 +45,7 @@ class Topic(StrEnum):
     ORDER = "order"
     SHARDS = "shards"
     BIG_FILES = "big-files"
+    EMPTY_FILES = "empty-files"
     LEFT_OUT = "left-out"
 
 
@@ -69,6 +73,7 @@ def advise(
         *_about_space(facts, room),
         *_about_incomplete(facts, required),
         *_about_left_out(facts),
+        *_about_empty_files(facts),
         *_about_overhead(facts),
         *_about_order(facts),
         *_about_shards(facts, proposal),
@@ -114,6 +119,20 @@ def _about_left_out(facts: PlanFacts) -> Iterator[Advice]:
             Topic.LEFT_OUT,
             f"{format_count(total)} of {format_count(total + facts.num_files)} entries are left out ({reasons}): "
             f"{advice}",
+        )
+
+
+def _about_empty_files(facts: PlanFacts) -> Iterator[Advice]:
+    files = facts.plan.content.files
+    num_empty = files.sizes.count(0)
+    if num_empty:
+        places = islice((place for place, size in enumerate(files.sizes) if not size), NAMED_FILES)
+        names = ", ".join(printable(display_path(files.paths[place])) for place in places)
+        more = ", …" if num_empty > NAMED_FILES else ""
+        yield Advice(
+            Topic.EMPTY_FILES,
+            f"{format_count(num_empty)} file{' is' if num_empty == 1 else 's are'} empty, as after a failed copy "
+            f"({names}{more})",
         )
 
 

@@ -48,6 +48,7 @@ def test_import_loaders_brings_no_framework() -> None:
     [
         ("packer.cli", ["--help"]),
         ("packer.cli", ["build", "--help"]),
+        ("packer.cli", ["plan", "--help"]),
         ("stager.cli", ["--help"]),
         ("stager.cli", ["run", "--help"]),
         ("loaders.cli", ["--help"]),

@@ -134,6 +134,13 @@ def test_much_that_is_left_out_and_big_files_are_told(plan_of):
     assert "packing gains little" in found[Topic.BIG_FILES]
 
 
+def test_empty_files_are_told_with_the_first_names(plan_of):
+    plan = plan_of({f"{n}.jpg": 0 if n < 5 else 100_000 for n in range(9)}, shard_size_bytes=10**7)
+    [found] = advise(survey(plan))
+    assert found.topic is Topic.EMPTY_FILES
+    assert found.text == "5 files are empty, as after a failed copy (0.jpg, 1.jpg, 2.jpg, …)"
+
+
 @given(st.lists(st.integers(0, 2**40), max_size=50))
 def test_every_size_is_in_its_bin(sizes):
     bins = bin_sizes(sizes)

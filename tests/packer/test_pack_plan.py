@@ -9,6 +9,7 @@ import pytest
 from packer.saved import list_source_differences
 from packer.sources.files import SourceFile
 from packer.stop import StopFlag
+from packer.task import work_order
 from shards.errors import StoppedError
 
 
@@ -194,6 +195,13 @@ def test_spent_time_budget_stops_cleanly_and_the_same_command_goes_on(pack, make
     assert runs > 1
     assert pack("build", args[0], whole, *args[1:]).returncode == 0
     assert read_dataset(str(out)).file_bytes() == read_dataset(whole).file_bytes()
+
+
+def test_missing_shards_come_before_those_that_are_only_checked(plan_of, tmp_path):
+    plan = plan_of({f"{n}.jpg": 5000 for n in range(6)}, shard_size_bytes=8000)
+    for number in (0, 1, 4):
+        (tmp_path / plan.shards[number].name).touch()
+    assert work_order(plan, str(tmp_path)) == [2, 3, 5, 0, 1, 4]
 
 
 def test_deadline_is_no_first_signal():

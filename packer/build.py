@@ -162,6 +162,8 @@ def _finish_shards(
 def _choose_engine(config: PackConfig, plan: PackPlan) -> Engine:
     files = plan.content.files
     worthwhile = 1 + len(files) // _FILES_PER_JOB + files.size_bytes // _BYTES_PER_JOB
+    if config.transform is not None:  # what a user's function costs is unknown, and often much
+        worthwhile = len(plan.shards)
     num_jobs = min(config.jobs or min(usable_cpus(), worthwhile), len(plan.shards))
     return run_in_process if num_jobs == 1 else LocalProcesses(num_jobs)
 

@@ -243,3 +243,16 @@ def test_sample_that_the_format_cannot_hold_is_named(pack_here, make_tree, tmp_p
     assert done.returncode == 65
     assert "of sample a: tar cannot hold it" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_sample_that_outgrows_the_buffer_is_written_in_pieces(pack_here, make_tree, tmp_path, transform, read_dataset):
+    function = transform("def work(sample):\n    return {'big': sample['txt'] * (17 * 1024 * 1024), 'small': 'x'}\n")
+    out = str(tmp_path / "out")
+    args = ("--transform", function, "--shard-size", "4096", "--quiet")
+    assert pack_here("build", make_tree({"a.txt": b"1", "b.txt": b"2"}), out, *args).returncode == 0
+    found = read_dataset(out).samples("train")
+    assert {key: (len(sample["big"]), sample["big"][-1:]) for key, sample in found.items()} == {
+        "a": (17 * 1024**2, b"1"),
+        "b": (17 * 1024**2, b"2"),
+    }
+    assert pack_here("verify", out, "--deep").returncode == 0

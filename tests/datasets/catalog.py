@@ -144,6 +144,7 @@ DATASETS: dict[str, Dataset] = {
         complaints=(
             Complaint(says=("12092 file name(s) with several dots", "key easy-ham-1/00001", "and 12072 more")),
             Complaint(args=("--key-rule", "last-dot"), says=("12092 file name(s) with several dots",)),
+            Complaint(args=ALLOW_DOTS, says=("12092 different extensions for 6046 samples", "--key-rule last-dot")),
         ),
         packings=(
             Packing(
@@ -155,7 +156,13 @@ DATASETS: dict[str, Dataset] = {
                 classes=5,
                 most_members=3,
             ),
-            Packing(args=ALLOW_DOTS, samples=6046, members=12_092, extensions=12_092, most_members=2),
+            Packing(
+                args=(*ALLOW_DOTS, "--many-extensions", "allow"),
+                samples=6046,
+                members=12_092,
+                extensions=12_092,
+                most_members=2,
+            ),
         ),
     ),
     "papirus-icon-theme": Dataset(

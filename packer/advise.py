@@ -98,14 +98,22 @@ def _about_space(facts: PlanFacts, room: Room | None) -> Iterator[Advice]:
 
 def _about_incomplete(facts: PlanFacts, required: Sequence[str]) -> Iterator[Advice]:
     lacked = sorted({name for kind in facts.kinds for name in kind.missing} - set(required))
-    if lacked:
-        usual = sorted({*required, *(name for kind in facts.kinds if kind.missing for name in kind.missing)})
-        yield Advice(
-            Topic.INCOMPLETE,
-            f"{_samples(facts.num_incomplete)} lack{_s(facts.num_incomplete)} {printable(', '.join(lacked))}, which "
-            f"more frequent samples have: --require {printable(','.join(usual))} refuses them, "
-            "with --on-missing skip leaves them out",
+    if not lacked:
+        return
+    text = (
+        f"{_samples(facts.num_incomplete)} lack{_s(facts.num_incomplete)} {printable(', '.join(lacked))}, which more "
+        "frequent samples with the same members have"
+    )
+    # required is required of all samples: what most do not have cannot be
+    common = {found.name for found in facts.extensions if found.num_present > found.num_missing}
+    usual = sorted(common.intersection(lacked))
+    if usual:
+        refused = sum(kind.num_samples for kind in facts.kinds if not {*usual, *required} <= {*kind.extensions})
+        text += (
+            f": --require {printable(','.join(sorted({*usual, *required})))} would refuse {_samples(refused)}, with "
+            f"--on-missing skip leave {'it' if refused == 1 else 'them'} out"
         )
+    yield Advice(Topic.INCOMPLETE, text)
 
 
 def _about_left_out(facts: PlanFacts) -> Iterator[Advice]:

@@ -114,8 +114,16 @@ def test_incomplete_samples_are_those_that_lack_what_a_more_frequent_kind_has(pl
     assert {kind.keys: kind.missing for kind in facts.kinds if kind.missing} == {("x",): ("txt",)}
     [found] = [advice for advice in advise(facts) if advice.topic is Topic.INCOMPLETE]
     assert "1 sample lacks txt" in found.text
-    assert "--require txt" in found.text
+    assert "--require txt would refuse 1 sample, with --on-missing skip leave it out" in found.text
     assert not [advice for advice in advise(facts, required=("txt",)) if advice.topic is Topic.INCOMPLETE]
+
+
+def test_members_that_most_samples_lack_are_not_to_be_required(plan_of):
+    sizes = {f"a{n}.ogg": 9000 for n in range(20)} | {f"b{n}.{e}": 9000 for n in range(5) for e in ("dat", "png")}
+    facts = survey(plan_of({**sizes, "x.png": 9000}, shard_size_bytes=10**6))
+    [found] = [advice for advice in advise(facts) if advice.topic is Topic.INCOMPLETE]
+    assert "1 sample lacks dat" in found.text
+    assert "--require" not in found.text
 
 
 def test_full_destination_is_told_first(plan_of):

@@ -76,7 +76,7 @@ def _walk(command: click.Command, context: click.Context, words: tuple[str, ...]
 
 def _document(option: click.Option, context: click.Context) -> DocumentedOption:
     environment = option.envvar
-    if not option.expose_value:
+    if not option.expose_value and option.is_eager:
         environment = None  # --version and the like act at once, no variable switches them on
     elif environment is None and option.allow_from_autoenv and context.auto_envvar_prefix and option.name:
         environment = f"{context.auto_envvar_prefix}_{option.name.upper()}"

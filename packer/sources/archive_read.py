@@ -56,6 +56,11 @@ class ArchiveReader:
         self._open: dict[int, int] = {}
         self._streams = ChunkedStreams([archive.path for archive in archives])
 
+    @property
+    def num_stream_starts(self) -> int:
+        """How often the stream of a compressed archive was begun."""
+        return self._streams.num_starts
+
     def close(self) -> None:
         """Close all archives."""
         for fd in self._open.values():

@@ -1,4 +1,4 @@
-"""Reads values out of row groups, and keeps the groups that two windows of the packer need; see :mod:`packer.windows`."""
+"""Reads values out of row groups, and keeps those that two windows of the packer need; see :mod:`packer.windows`."""
 
 import os
 import struct
@@ -98,7 +98,7 @@ class _Group:
         members = self._cells.members
         if column < len(members) and members[column] in self._raw:
             buffer = self._raw[members[column]][row].as_buffer()
-            return None if buffer is None else memoryview(buffer)
+            return None if buffer is None else memoryview(buffer).cast("B")
         if column not in self._encoded:
             is_rest = column == len(members)
             self._encoded[column] = (

@@ -87,19 +87,18 @@ def open_store(url: str) -> tuple[ObjectStore, str]:
     return AnyStore(filesystem), key
 
 
-def ask(request: Callable[[], Result], what: str, *, first_pause_seconds: float = FIRST_PAUSE_SECONDS) -> Result:
+def ask(request: Callable[[], Result], what: str) -> Result:
     """Send a request until it is answered.
 
     Args:
         request: to send.
         what: it is about, for messages.
-        first_pause_seconds: before the second try; doubles with every try.
 
     Raises:
         FileNotFoundError: there is no such thing.
         SourceError: access is denied, or no try was answered.
     """
-    pause = first_pause_seconds
+    pause = FIRST_PAUSE_SECONDS
     for left in reversed(range(TRIES)):
         try:
             return request()

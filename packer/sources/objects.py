@@ -48,8 +48,8 @@ class ObjectSource:
                 if count % _CHECK_EVERY == 0:
                     check()
                 path = name.encode("utf-8", "surrogateescape")
-                if not found.size and name.endswith(("/", _HADOOP_MARKER)):
-                    skips.add(SkipReason.FOLDER_MARKER, path)
+                if not found.size and (not name or name.endswith(("/", _HADOOP_MARKER))):
+                    skips.add(SkipReason.FOLDER_MARKER, path or b"/")
                 elif not is_plain_path(path):
                     odd.append(name)
                 elif (reason := leftover_path_reason(path)) is not None:

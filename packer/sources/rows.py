@@ -107,6 +107,8 @@ def _read_csv(path: str, delimiter: str) -> Table:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         try:
             names = next(reader, [])
+            if any("\0" in name for name in names):
+                raise FormatError(path, 0, "this is no text")
             columns: list[list[str]] = [[] for _ in names]
             for row in reader:
                 if not row:

@@ -2,7 +2,8 @@
 
 Rules:
     * Paths are relative to the table's directory, or to ``--root``. They may go up and down, and be absolute, as long
-      as they end below that directory: a table from elsewhere must not make this machine's other files part of a dataset.
+      as they end below that directory: a table from elsewhere must not make other files of this machine part of a
+      dataset. Symbolic links below it are followed.
     * Keys follow from the files' paths by the key rule. Each file is in the table once.
     * Missing files are named, all of them. Rows without a path are left out and counted.
     * The other columns become one member ``json``, with their types; or members of their own, by ``--column``.
@@ -88,7 +89,8 @@ class _Complaints:
             )
         if self.twice:
             raise DuplicateKeyError(
-                f"{len(self.twice)} file(s) are named more than once, or give the same key:\n{list_offenders(self.twice)}\n"
+                f"{len(self.twice)} file(s) are named more than once, or give the same key:\n"
+                f"{list_offenders(self.twice)}\n"
                 "a sample has one row; join rows first, for instance into a list in one column"
             )
 

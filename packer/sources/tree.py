@@ -124,6 +124,7 @@ class _Walk:
         self._check()
         self.num_directories += 1
         kept = []
+        is_open = self._filter.is_open
         with os.scandir(directory) as found:
             for entry in found:
                 name = entry.name
@@ -139,7 +140,7 @@ class _Walk:
                 except OSError as error:  # a link that leads to itself, or through a directory that is closed to us
                     self._complain(prefix + name, error.strerror)
                     continue
-                if not self._is_wanted(prefix + name, is_directory=is_directory):
+                if not is_open and not self._is_wanted(prefix + name, is_directory=is_directory):
                     self.skips.add(SkipReason.EXCLUDED, prefix + name)
                     continue
                 # a directory sorts as if its name ended in "/", which gives the byte order of whole paths
@@ -148,8 +149,6 @@ class _Walk:
         return kept
 
     def _is_wanted(self, path: bytes, *, is_directory: bool) -> bool:
-        if self._filter.is_open:
-            return True
         return not self._filter.excludes_directory(path) if is_directory else self._filter.admits(path)
 
     def _leave_link(self, path: bytes) -> None:
@@ -229,6 +228,7 @@ class ReadRight:
         self._groups = frozenset({os.getegid(), *os.getgroups()})
 
     def may_read(self, status: os.stat_result, path: bytes) -> bool:
+        """Whether a file of this status may be read."""
         mode = status.st_mode
         if self._uid == 0 or mode & 0o444 == 0o444:
             return True

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import itertools
+import json
 import os
 import tarfile
 import zipfile
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
 from packer.sources.choose import SourceRequest, choose_source
-from packer.sources.options import PLAIN_OPTIONS
+from packer.sources.options import SourceKind, SourceOptions
 from packer.sources.tree import SymlinkPolicy
 from shards.keys import FIRST_DOT
 
@@ -40,10 +43,10 @@ def files() -> dict[str, bytes]:
     return dict(FILES)
 
 
-def open_source(path, **options):
+def open_source(path, *, kind="auto", **options):
     request = SourceRequest(
         path=str(path),
-        options=PLAIN_OPTIONS if not options else type(PLAIN_OPTIONS)(**options),
+        options=SourceOptions(kind=SourceKind(kind), **options),
         symlinks=SymlinkPolicy.FOLLOW,
         key_rule=FIRST_DOT,
     )
@@ -67,6 +70,8 @@ class Kept:
     remove: Callable[[], None]
     """Remove everything."""
     options: Mapping[str, object]
+    has_names: bool = True
+    """Whether what it holds has names that may be left over, or globbed; a table only has what it asks for."""
 
     def source(self):
         return open_source(self.path, **self.options)
@@ -106,7 +111,7 @@ def _zip_bytes(files: Mapping[str, bytes]) -> bytes:
     return target.getvalue()
 
 
-def _keep_in_file(name: str, encode: Callable[[Mapping[str, bytes]], bytes]):
+def _keep_in_file(name: str, encode: Callable[[Mapping[str, bytes]], bytes], **options: object):
     def keep(where: Path, files: Mapping[str, bytes]) -> Kept:
         path = where / name
         now = dict(files)
@@ -117,9 +122,57 @@ def _keep_in_file(name: str, encode: Callable[[Mapping[str, bytes]], bytes]):
             path.write_bytes(encode(now))
             os.utime(path)
 
-        return Kept(str(path), change, path.unlink, {})
+        return Kept(str(path), change, path.unlink, options, has_names=not options)
 
     return keep
+
+
+def _keep_table(name: str, write: Callable[[str, list[str]], None]):
+    def keep(where: Path, files: Mapping[str, bytes]) -> Kept:
+        tree = _keep_tree(where, files)
+        write(f"{tree.path}/{name}", list(files))
+        return Kept(f"{tree.path}/{name}", tree.change, tree.remove, {}, has_names=False)
+
+    return keep
+
+
+def _write_csv(path: str, names: list[str]) -> None:
+    Path(path).write_text("\n".join(["path", *names]) + "\n", encoding="utf-8")
+
+
+def _write_jsonl(path: str, names: list[str]) -> None:
+    Path(path).write_text("".join(json.dumps({"path": name}) + "\n" for name in names))
+
+
+def _write_parquet_table(path: str, names: list[str]) -> None:
+    pq.write_table(pa.table({"path": names}), path)
+
+
+def _rows(files: Mapping[str, bytes]) -> pa.Table:
+    samples: dict[str, dict[str, object]] = {}
+    for name, data in files.items():
+        key, _, extension = name.rpartition(".")
+        samples.setdefault(key, {"id": key})[extension] = data
+    binary = {extension: pa.large_binary() for extension in ("jpg", "json", "txt")}
+    schema = pa.schema({"id": pa.string(), **binary})
+    return pa.Table.from_pylist(list(samples.values()), schema=schema)
+
+
+def _parquet_bytes(files: Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(_rows(files), target, row_group_size=2)
+    return target.getvalue()
+
+
+def _arrow_bytes(files: Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    rows = _rows(files)
+    with pa.ipc.new_stream(target, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=2)
+    return target.getvalue()
+
+
+_BY_ID = {"key_column": "id", "columns": (("jpg", "jpg"), ("json", "json"), ("txt", "txt"))}
 
 
 def _keep_objects(url: str) -> Kept:
@@ -176,6 +229,11 @@ KINDS = {
     "zip": _keep_in_file("a.zip", _zip_bytes),
     "memory": lambda where, files: _keep_objects(f"memory://{where.name}-{next(_numbers)}/data")(files),
     "s3": None,
+    "csv": _keep_table("list.csv", _write_csv),
+    "jsonl": _keep_table("list.jsonl", _write_jsonl),
+    "paths in parquet": _keep_table("list.parquet", _write_parquet_table),
+    "bytes in parquet": _keep_in_file("rows.parquet", _parquet_bytes, **_BY_ID),
+    "bytes in arrow": _keep_in_file("rows.arrow", _arrow_bytes, **_BY_ID),
 }
 
 

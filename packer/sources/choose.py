@@ -82,8 +82,11 @@ def _list_files(path: str, kind: SourceKind) -> list[str] | None:
         if not files:
             raise SourceError(f"{printable(path)} holds no file with one of the suffixes {', '.join(suffixes)}")
         return files
-    if os.path.lexists(path):
+    if os.path.isfile(path):
         return [path]
+    if os.path.lexists(path):
+        what = "no directory and no regular file" if os.path.exists(path) else "a symbolic link that leads nowhere"
+        raise SourceError(f"{printable(path)} is {what}; check the path")
     if glob.has_magic(path):
         files = sorted(name for name in glob.glob(path, recursive=True) if os.path.isfile(name))
         if not files:
@@ -108,8 +111,9 @@ def _kind_of_files(path: str, files: Iterable[str]) -> SourceKind:
         else:
             kinds.setdefault(kind, file)
     if unknown:
+        many = f"{len(unknown)} files are no source that is known by its name:\n{list_offenders(unknown)}\n"
         raise SourceError(
-            f"{len(unknown)} file(s) are no source that is known by its name:\n{list_offenders(unknown)}\n"
+            f"{f'{unknown[0]} is no source that is known by its name; ' if len(unknown) == 1 else many}"
             "give the directory that holds the source files, a table (.csv, .tsv, .jsonl, .parquet), an archive (.tar, "
             ".tar.gz, .zip …), Parquet or Arrow files, or a URL; --source-kind says what another name is"
         )

@@ -208,8 +208,8 @@ class _Walk:
                 f"{len(self._unreadable)} file(s) or directories cannot be read by uid {os.geteuid()}{allowed}, "
                 f"nothing was written:\n{list_offenders(lines)}\n"
                 "give read access to them or remove them (dangling links: --symlinks skip leaves all links out), "
-                "then run the same command again; or leave them out, counted, with --max-unreadable "
-                f"{len(self._unreadable)}"
+                "then run the same command again\n"
+                f"or leave them out, counted, with --max-unreadable {len(self._unreadable)}"
             )
         for path, _ in self._unreadable:
             self.skips.add(SkipReason.UNREADABLE, path)

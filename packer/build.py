@@ -10,13 +10,12 @@ from packer.cpus import usable_cpus
 from packer.destination import hold_destination
 from packer.engines.local import LocalProcesses, run_in_process
 from packer.engines.work import Engine, Setting
-from packer.locations import directory_of, is_url
+from packer.locations import directory_of, is_url, without_credentials
 from packer.plan import PackPlan
 from packer.preview import Preview
 from packer.publish import SourceFacts, make_manifest, write_manifest
 from packer.report import BuildReport
 from packer.saved import SavedPlan, summarize_plan
-from packer.sources.urls import without_credentials
 from packer.stop import StopFlag
 from packer.write import ShardResult
 from shards.errors import NoSpaceError

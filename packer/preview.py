@@ -10,12 +10,11 @@ from packer.config import PackConfig
 from packer.cut import plan_shards
 from packer.group import group_files
 from packer.labels import classify_samples, split_samples
-from packer.locations import is_url
+from packer.locations import is_url, without_credentials
 from packer.plan import PackPlan, PlanContent, PlanOptions
 from packer.sources.choose import choose_source
 from packer.sources.files import Skips
 from packer.sources.origin import Origin
-from packer.sources.urls import without_credentials
 from packer.stop import StopFlag
 from shards.errors import DestinationError, SourceError, printable
 from shards.formats import find_format

@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from packer.locations import directory_of, is_url, without_credentials
 from packer.sources.archive import ArchiveSource
 from packer.sources.options import SourceKind, SourceOptions
 from packer.sources.source import Source
 from packer.sources.tree import SymlinkPolicy, TreeOptions, TreeSource
-from packer.sources.urls import is_url, without_credentials
 from shards.errors import SourceError, list_offenders, printable
 from shards.keys import KeyRule
 
@@ -49,7 +49,7 @@ def choose_source(request: SourceRequest) -> Source:
     Raises:
         SourceError: there is no such thing, or its kind cannot be told or does not take the options given.
     """
-    path = request.path.removeprefix("file://")
+    path = request.path if is_url(request.path) else directory_of(request.path)
     kind = request.options.kind
     if is_url(path):
         if kind not in {SourceKind.AUTO, SourceKind.OBJECTS}:

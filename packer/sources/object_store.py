@@ -12,8 +12,9 @@ from typing import Protocol, TypeVar
 
 import fsspec
 
-from packer.sources.urls import without_credentials
-from shards.errors import SourceError, printable
+from packer.locations import without_credentials
+from packer.stores.object_errors import explain_errors
+from shards.errors import RemoteDeniedError, RemoteError, SourceError, printable
 
 TRIES = 6
 """Of each request, in about six seconds; drivers may repeat by themselves besides."""
@@ -92,32 +93,25 @@ def ask(request: Callable[[], Result], what: str) -> Result:
 
     Args:
         request: to send.
-        what: it is about, for messages.
+        what: URL or key that it is about, for messages.
 
     Raises:
         FileNotFoundError: there is no such thing.
-        SourceError: access is denied, or no try was answered.
+        RemoteDeniedError: access is denied.
+        RemoteError: no try was answered.
     """
     pause = FIRST_PAUSE_SECONDS
     for left in reversed(range(TRIES)):
         try:
-            return request()
-        except FileNotFoundError:
+            with explain_errors(what):
+                return request()
+        except RemoteDeniedError:
             raise
-        except PermissionError as error:
-            raise SourceError(f"access to {printable(what)} is denied: {_reason(error)}; check credentials") from error
-        except Exception as error:
-            if type(error).__name__ in {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}:
-                raise SourceError(f"no credentials for {printable(what)}: {error}") from error
-            if left == 0 or isinstance(error, TypeError | AttributeError | NotImplementedError):
-                raise SourceError(
-                    f"{printable(what)} could not be read in {TRIES - left} tries: {_reason(error)}; "
-                    "finished shards are kept, run the same command again to go on"
+        except RemoteError as error:
+            if left == 0:
+                raise RemoteError(
+                    f"{error}; {TRIES} tries failed, finished shards are kept, run the same command again to go on"
                 ) from error
         time.sleep(pause)
         pause *= 2
     raise AssertionError
-
-
-def _reason(error: Exception) -> str:
-    return printable(str(error)) or type(error).__name__

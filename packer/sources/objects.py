@@ -11,11 +11,11 @@ Rules:
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from packer.locations import without_credentials
 from packer.sources.files import FoundFiles, SkipReason, Skips, SourceFiles
 from packer.sources.names import Globs, NameFilter, is_plain_path, leftover_path_reason, raise_odd_paths
 from packer.sources.object_store import ObjectStore, StoredObject, ask, open_store
 from packer.sources.origin import PIECE_BYTES
-from packer.sources.urls import without_credentials
 from shards.digests import crc32c
 from shards.errors import SourceChangedError, SourceError, printable
 

@@ -1,5 +1,6 @@
 """What the user says about the source, as one value; pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -47,8 +48,31 @@ class SourceOptions:
         }
         return {name: value for name, value in values.items() if value}
 
+    @classmethod
+    def from_recorded(cls, values: Mapping[str, JsonValue]) -> "SourceOptions":
+        """Read what :meth:`recorded` gave, from among other options.
+
+        Raises:
+            ValueError: it is none of that.
+        """
+        texts = {name: _texts(values.get(name)) for name in ("include", "exclude", "column")}
+        max_unreadable = values.get("max_unreadable", 0)
+        path_column, key_column = values.get("path_column"), values.get("key_column")
+        return cls(
+            kind=SourceKind(str(values.get("source_kind", SourceKind.AUTO))),
+            globs=Globs(texts["include"], texts["exclude"]),
+            max_unreadable=max_unreadable if isinstance(max_unreadable, int) else 0,
+            path_column=path_column if isinstance(path_column, str) else None,
+            key_column=key_column if isinstance(key_column, str) else None,
+            columns=parse_columns(texts["column"]),
+        )
+
 
 PLAIN_OPTIONS = SourceOptions()
+
+
+def _texts(value: JsonValue) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
 def parse_columns(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

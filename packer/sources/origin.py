@@ -32,14 +32,14 @@ class MemberReader(Protocol):
         Raises:
             SourceChangedError: the member is not as planned.
             SourceError: it cannot be read.
+            RemoteError: a store does not answer, or refuses.
+            FormatError: what holds it is damaged.
         """
 
     def pieces(self, locator: bytes, size: int, stamp: int) -> Iterator[bytes]:
         """Read a member in pieces, ``size`` bytes in all; checked before the last piece is given.
 
-        Raises:
-            SourceChangedError: the member is not as planned.
-            SourceError: it cannot be read.
+        Raises: as :meth:`read_into`.
         """
 
     def close(self) -> None:

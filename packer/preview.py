@@ -3,6 +3,7 @@
 Loads neither pyarrow nor numpy, so that a refusal or a dry run is quick.
 """
 
+import logging
 import os
 from dataclasses import dataclass
 
@@ -18,6 +19,10 @@ from packer.sources.origin import Origin
 from packer.stop import StopFlag
 from shards.errors import DestinationError, SourceError, printable
 from shards.formats import find_format
+
+logger = logging.getLogger(__name__)
+
+_HOLDING_MANY = frozenset({"tar", "tar.gz", "tgz", "tar.zst", "tar.xz", "tar.bz2", "zip", "parquet", "arrow"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
     if not len(samples):
         raise SourceError(f"none of the {len(found.files)} files in {shown} gives a key")
     found.skips.take(skips)
+    if source.kind == "tree" and _HOLDING_MANY.issuperset(samples.extensions):
+        logger.warning("all files of the tree hold many samples each; --source-kind archive or inline packs those")
     stop.check()
     splits = split_samples(samples, found.files, config.split)
     classes = classify_samples(samples, found.files, config.split) if config.has_classes else None

@@ -2,7 +2,7 @@
 
 A shuffle over everything would read each part once for every shard. So parts are shuffled, and samples are shuffled
 within windows of parts that a packer process holds in memory: each part is then read about once. Parts of a run, such
-as a compressed archive, keep their order; only the runs are shuffled. See ``docs/adr/0007``.
+as a compressed archive, keep their order; only the runs are shuffled. See ``docs/adr/0008``.
 """
 
 from collections.abc import Iterator, Sequence

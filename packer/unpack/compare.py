@@ -89,7 +89,7 @@ def compare_with_source(
     Args:
         location: of the dataset.
         manifest: of the dataset.
-        source: directory of the source files.
+        source: what was packed, as on the command line.
         report_bytes: called with the number of bytes compared since the last call; may raise to stop.
 
     Raises:

@@ -13,11 +13,14 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 from packer.sources.files import FoundFiles, SkipReason, Skips, SourceFiles, display_path
 from packer.sources.names import EVERYTHING, Globs, NameFilter, leftover_reason
 from packer.sources.tree_read import TreeRoot
 from shards.errors import SourceError, list_offenders, printable
+
+_name_of = attrgetter("name")
 
 
 class SymlinkPolicy(StrEnum):
@@ -126,7 +129,8 @@ class _Walk:
         kept = []
         is_open = self._filter.is_open
         with os.scandir(directory) as found:
-            for entry in found:
+            # sorted here, too, so that what is left out or refused is listed in the same order everywhere
+            for entry in sorted(found, key=_name_of):
                 name = entry.name
                 reason = leftover_reason(name)
                 if reason is not None:

@@ -6,6 +6,7 @@ Loads neither pyarrow nor numpy, so that a refusal or a dry run is quick.
 import logging
 import os
 from dataclasses import dataclass
+from typing import NoReturn
 
 from packer.config import PackConfig
 from packer.cut import plan_shards
@@ -76,15 +77,21 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
 def _check_paths(config: PackConfig) -> None:
     """Refuse a destination inside of the source."""
     if is_url(config.destination):
+        if f"{config.destination.rstrip('/')}/".startswith(f"{config.source.rstrip('/')}/"):
+            _refuse_inside(config)
         return
     inside = os.path.realpath(config.source)
     above = os.path.realpath(config.destination)
     if os.path.isdir(inside) and os.path.commonpath([inside, above]) == inside:
-        raise SourceError(
-            f"the destination {printable(config.destination)} lies inside the source {printable(config.source)}; "
-            "choose a destination outside of it"
-        )
+        _refuse_inside(config)
     if os.path.lexists(config.destination) and not os.path.isdir(config.destination):
         raise DestinationError(
             f"the destination {printable(config.destination)} is a file; choose a directory, it is made if missing"
         )
+
+
+def _refuse_inside(config: PackConfig) -> NoReturn:
+    raise SourceError(
+        f"the destination {printable(without_credentials(config.destination))} lies inside the source "
+        f"{printable(without_credentials(config.source))}; choose a destination outside of it"
+    )

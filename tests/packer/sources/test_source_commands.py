@@ -80,6 +80,7 @@ def test_dry_run_says_what_was_left_out(sources, pack_here):
         (["files", "--column", "label"], 2, "is not of the form COLUMN=EXTENSION"),
         (["files", "--include", "[z-a]"], 2, "is no pattern"),
         (["files", "--key-column", "id"], 66, "--key-column mean"),
+        (["s3://bucket/data", "--dry-run"], 66, "lies inside the source s3://bucket/data"),
         (["*.nothing"], 66, "no file matches"),
         (["*"], 66, "files of several kinds"),
         (["files", "--source-kind", "archive"], 66, "holds no file with one of the suffixes"),
@@ -87,7 +88,9 @@ def test_dry_run_says_what_was_left_out(sources, pack_here):
 )
 def test_mistake_is_said_without_a_traceback(sources, pack_here, arguments, code, part):
     source, *options = arguments
-    done = pack_here("build", str(sources / source), str(sources / "out"), *options)
+    is_url = source.startswith("s3:")
+    paths = (source, f"{source}/packed") if is_url else (str(sources / source), str(sources / "out"))
+    done = pack_here("build", *paths, *options)
     assert done.returncode == code
     assert part in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,16 +1,23 @@
 """What only object stores can get wrong, on a real S3 server and on a driver that fails now and then."""
 
 import sys
+import threading
+import time
 from collections import Counter
+from contextlib import nullcontext
 from typing import ClassVar
 
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from packer.build import build
+from packer.config import PackConfig
 from packer.locations import is_url, without_credentials
+from packer.preview import preview_build
 from packer.sources import object_store
 from packer.sources.object_store import ask
+from packer.stop import StopFlag
 from shards.errors import RemoteDeniedError, RemoteError, SourceError
 
 
@@ -160,3 +167,37 @@ def test_credentials_in_a_url_are_never_shown():
     assert is_url("s3://b/x")
     assert not is_url("file:///x")
     assert not is_url("dir/with:colon")
+
+
+class Counting(MemoryFileSystem):
+    """Knows how many reads were under way at once."""
+
+    protocol = "counting"
+    lock = threading.Lock()
+    now = most = 0
+
+    def cat_file(self, path, start=None, end=None, **kwargs):
+        with self.lock:
+            Counting.now += 1
+            Counting.most = max(Counting.now, Counting.most)
+        time.sleep(0.005)
+        with self.lock:
+            Counting.now -= 1
+        return super().cat_file(path, start, end, **kwargs)
+
+
+@pytest.mark.parametrize("options", [{"read_threads": 8}, {}], ids=["8 threads", "measured"])
+def test_objects_are_read_at_once_within_a_bound(tmp_path, options):
+    fsspec.register_implementation("counting", Counting, clobber=True)
+    for number in range(100):
+        put(f"counting://here/{number:03d}.jpg", b"%d" % number)
+    Counting.most = 0
+    config = PackConfig(source="counting://here", destination=str(tmp_path / "out"), jobs=1, **options)
+    report = build(config, preview_build(config, StopFlag()), StopFlag(), lambda *_: nullcontext(Silent()))
+    assert report.num_samples == 100
+    assert 4 <= Counting.most <= options.get("read_threads", 32)
+
+
+class Silent:
+    def advance(self, **_):
+        pass

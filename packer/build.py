@@ -10,13 +10,12 @@ from packer.cpus import usable_cpus
 from packer.destination import hold_destination
 from packer.engines.local import LocalProcesses, run_in_process
 from packer.engines.work import Engine, Setting
-from packer.locations import directory_of, is_url
+from packer.locations import directory_of, is_url, without_credentials
 from packer.plan import PackPlan
 from packer.preview import Preview
-from packer.publish import make_manifest, write_manifest
+from packer.publish import SourceFacts, make_manifest, write_manifest
 from packer.report import BuildReport
 from packer.saved import SavedPlan, summarize_plan
-from packer.sources.tree import SymlinkPolicy, TreeRoot
 from packer.stop import StopFlag
 from packer.write import ShardResult
 from shards.errors import NoSpaceError
@@ -99,8 +98,9 @@ def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: O
         if manifest is not None:
             return BuildReport.of(config, manifest, preview.skips, num_kept=manifest.num_shards, is_new=False)
         try:
-            results = _finish_shards(config, plan, destination, stop, open_progress)
-            manifest = make_manifest(plan, results, options=options, source_path=config.source, skips=preview.skips)
+            results = _finish_shards(config, preview, destination, stop, open_progress)
+            source = SourceFacts(preview.source_kind, without_credentials(config.source), preview.skips)
+            manifest = make_manifest(plan, results, options=options, source=source)
             write_manifest(manifest, config.destination)
         except NoSpaceError as error:
             destination.remove_partials()
@@ -145,13 +145,11 @@ def _begin(destination: Destination, plan: PackPlan, saved: SavedPlan, *, overwr
 
 
 def _finish_shards(
-    config: PackConfig, plan: PackPlan, destination: Destination, stop: StopFlag, open_progress: OpenProgress
+    config: PackConfig, preview: Preview, destination: Destination, stop: StopFlag, open_progress: OpenProgress
 ) -> Mapping[int, ShardResult]:
-    setting = Setting(
-        TreeRoot(os.fsencode(os.path.abspath(config.source)), config.symlinks is SymlinkPolicy.FOLLOW),
-        config.destination if is_url(config.destination) else os.path.abspath(destination.path),
-        config.read_threads,
-    )
+    plan = preview.plan
+    directory = config.destination if is_url(config.destination) else os.path.abspath(destination.path)
+    setting = Setting(preview.origin, directory, config.read_threads)
     with open_progress(plan.size_bytes, plan.num_samples) as progress:
 
         def report(num_samples: int, num_bytes: int) -> None:

@@ -114,6 +114,38 @@ def cli() -> None:
     show_default=True,
     help="Symbolic links to files and directories; loops are noticed.",
 )
+@click.option(
+    "--source-kind",
+    type=click.Choice(["auto", "tree", "table", "inline", "archive", "objects"]),
+    default="auto",
+    show_default=True,
+    help="What SOURCE is. auto: told by its name and content.",
+)
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="GLOB",
+    help="Pack only what matches (repeatable). Without / a base name, with / a whole path; ** passes directories.",
+)
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out files or directories (repeatable).")
+@click.option(
+    "--max-unreadable",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Leave out up to N files of a tree that cannot be read; they are counted.",
+)
+@click.option("--path-column", metavar="NAME", help="Column of a table with the files' paths.  [default: the only one]")
+@click.option("--root", type=_directory, help="Where a table's paths lie.  [default: the table's directory]")
+@click.option("--key-column", metavar="NAME", help="Column with the keys of inline bytes.  [default: file and row]")
+@click.option(
+    "--column",
+    "column_texts",
+    multiple=True,
+    metavar="NAME=EXT",
+    help="Make a member of a column, such as caption=txt (repeatable); other columns go into one member json.",
+)
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes.  [default: usable processors]")
 @click.option(
     "--read-threads",
@@ -140,6 +172,14 @@ def build_command(
     on_keyless: str,
     case_collisions: str,
     symlinks: str,
+    source_kind: str,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    max_unreadable: int,
+    path_column: str | None,
+    root: str | None,
+    key_column: str | None,
+    column_texts: tuple[str, ...],
     jobs: int | None,
     read_threads: int | None,
     overwrite: bool,
@@ -148,7 +188,11 @@ def build_command(
     verbose: bool,
     quiet: bool,
 ) -> None:
-    """Pack the files below SOURCE into shards at DESTINATION.
+    """Pack what SOURCE holds into shards at DESTINATION.
+
+    SOURCE is a directory; a table of paths (.csv, .tsv, .jsonl, .parquet); Parquet or Arrow files with bytes in
+    columns; an archive (.tar, also compressed, .zip); or a URL such as s3://bucket/prefix. A quoted glob names
+    several files.
 
     Files with the same name but for the extension are one sample. Nothing is left out silently: hidden files and the
     like are counted, everything else that does not fit is refused with a list before anything is written.
@@ -157,6 +201,8 @@ def build_command(
     """
     from packer.config import PackConfig
     from packer.group import CaseCollisions, DottedNames, KeylessNames
+    from packer.sources.names import Globs, check_patterns
+    from packer.sources.options import SourceKind, SourceOptions, parse_columns
     from packer.sources.tree import SymlinkPolicy
     from packer.splits import parse_split
     from shards.keys import parse_key_rule
@@ -166,8 +212,23 @@ def build_command(
         split = parse_split(split_text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--split") from error
+    try:
+        check_patterns((*include, *exclude))
+        columns = parse_columns(column_texts)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    source_options = SourceOptions(
+        kind=SourceKind(source_kind),
+        globs=Globs(include, exclude),
+        max_unreadable=max_unreadable,
+        path_column=path_column,
+        root=root,
+        key_column=key_column,
+        columns=columns,
+    )
     config = PackConfig(
         source=source,
+        source_options=source_options,
         destination=destination,
         format_name=format_name,
         shard_size_bytes=shard_size,

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames
+from packer.sources.choose import SourceRequest
+from packer.sources.options import PLAIN_OPTIONS, SourceOptions
 from packer.sources.tree import SymlinkPolicy
 from packer.splits import DEFAULT_SPLIT, OneSplit, SplitRule
 from shards.keys import FIRST_DOT, KeyRule
@@ -19,9 +21,10 @@ class PackConfig:
     """Everything ``pack build`` needs; made by the command line."""
 
     source: str
-    """Directory of the source files."""
+    """Directory, table, archive, glob of files, or URL of a prefix of objects."""
     destination: str
     """Directory of the dataset."""
+    source_options: SourceOptions = PLAIN_OPTIONS
     format_name: str = "tar"
     shard_size_bytes: int = DEFAULT_SHARD_SIZE_BYTES
     split: SplitRule = WHOLE
@@ -46,6 +49,17 @@ class PackConfig:
             key_rule=self.key_rule, dotted=self.dotted, keyless=self.keyless, case_collisions=self.case_collisions
         )
 
+    @property
+    def source_request(self) -> SourceRequest:
+        """What is known about the source before it is looked at."""
+        return SourceRequest(
+            path=self.source,
+            options=self.source_options,
+            symlinks=self.symlinks,
+            key_rule=self.key_rule,
+            excluded=self.destination,
+        )
+
     def recorded_options(self) -> dict[str, JsonValue]:
         """What shaped the data, under the names of the flags; nothing about machines, paths or speed."""
         return {
@@ -59,4 +73,5 @@ class PackConfig:
             "on_keyless": self.keyless.value,
             "dotted_names": self.dotted.value,
             "case_collisions": self.case_collisions.value,
+            **self.source_options.recorded(),
         }

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 from packer.refusals import Refusals
 from packer.sources.files import SkipReason, Skips, SourceFiles, display_path
-from shards.keys import Keyless, KeyRule, is_storable, member_name, split_name
+from shards.keys import Keyless, KeyRule, SampleName, is_storable, member_name, split_name
 
 
 class DottedNames(StrEnum):
@@ -128,13 +128,17 @@ class _NamedFiles:
         rule, is_regex = self._options.key_rule, self._options.key_rule.kind == "regex"
         samples: dict[str, int] = {}
         codes: dict[str, int] = {}
+        dots = files.dots
         for number, path in enumerate(files.paths):
             try:
                 name = path.decode("utf-8")
             except UnicodeDecodeError:
                 self._refusals.not_utf8.append(display_path(path))
                 continue
-            found = split_name(name, rule)
+            if dots is None or (dot := dots[number]) < 0:
+                found = split_name(name, rule)
+            else:
+                found = SampleName(name[:dot], name[dot + 1 :].lower())
             if isinstance(found, Keyless):
                 self._take_keyless(path, name, found)
                 continue

@@ -3,20 +3,27 @@
 Loads neither pyarrow nor numpy, so that a refusal or a dry run is quick.
 """
 
+import logging
 import os
 from dataclasses import dataclass
+from typing import NoReturn
 
 from packer.config import PackConfig
 from packer.cut import plan_shards
 from packer.group import group_files
 from packer.labels import classify_samples, split_samples
-from packer.locations import is_url
+from packer.locations import is_url, without_credentials
 from packer.plan import PackPlan, PlanContent, PlanOptions
+from packer.sources.choose import choose_source
 from packer.sources.files import Skips
-from packer.sources.tree import scan_tree
+from packer.sources.origin import Origin
 from packer.stop import StopFlag
 from shards.errors import DestinationError, SourceError, printable
 from shards.formats import find_format
+
+logger = logging.getLogger(__name__)
+
+_HOLDING_MANY = frozenset({"tar", "tar.gz", "tgz", "tar.zst", "tar.xz", "tar.bz2", "zip", "parquet", "arrow"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,9 @@ class Preview:
     plan: PackPlan
     skips: Skips
     num_directories: int
+    source_kind: str
+    origin: Origin
+    """Where the packer processes find the members."""
 
 
 def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
@@ -36,16 +46,18 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
         StoppedError: a stop was asked for.
     """
     _check_paths(config)
-    found = scan_tree(config.source, config.symlinks, excluded=config.destination, check=stop.check)
+    source = choose_source(config.source_request)
+    found = source.scan(stop.check)
+    shown = printable(without_credentials(config.source))
     if not len(found.files):
         left_out = f"; {found.skips.total} entries were left out" if found.skips.total else ""
-        raise SourceError(f"there is no file to pack in {printable(config.source)}{left_out}; check the path")
+        raise SourceError(f"there is no file to pack in {shown}{left_out}; check the path")
     samples, skips = group_files(found.files, config.group_options)
     if not len(samples):
-        raise SourceError(f"none of the {len(found.files)} files in {printable(config.source)} gives a key")
-    for reason, count in skips.counts.items():
-        found.skips.counts[reason] = count
-        found.skips.names[reason] = skips.names[reason]
+        raise SourceError(f"none of the {len(found.files)} files in {shown} gives a key")
+    found.skips.take(skips)
+    if source.kind == "tree" and _HOLDING_MANY.issuperset(samples.extensions):
+        logger.warning("all files of the tree hold many samples each; --source-kind archive or inline packs those")
     stop.check()
     splits = split_samples(samples, found.files, config.split)
     classes = classify_samples(samples, found.files, config.split) if config.has_classes else None
@@ -59,26 +71,27 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
     )
     content = PlanContent(found.files, samples, splits, classes)
     plan = plan_shards(content, options, shard_format.layout_sample, stop.check)
-    return Preview(plan, found.skips, found.num_directories)
+    return Preview(plan, found.skips, found.num_directories, source.kind, found.origin)
 
 
 def _check_paths(config: PackConfig) -> None:
-    """Refuse a source that is none, and a destination inside of it."""
-    source = printable(config.source)
-    if not os.path.lexists(config.source):
-        raise SourceError(f"there is no {source}; check the path")
-    if not os.path.isdir(config.source):
-        raise SourceError(f"{source} is no directory; give the directory that holds the files")
+    """Refuse a destination inside of the source."""
     if is_url(config.destination):
+        if f"{config.destination.rstrip('/')}/".startswith(f"{config.source.rstrip('/')}/"):
+            _refuse_inside(config)
         return
     inside = os.path.realpath(config.source)
     above = os.path.realpath(config.destination)
-    if os.path.commonpath([inside, above]) == inside:
-        raise SourceError(
-            f"the destination {printable(config.destination)} lies inside the source {source}; "
-            "choose a destination outside of it"
-        )
+    if os.path.isdir(inside) and os.path.commonpath([inside, above]) == inside:
+        _refuse_inside(config)
     if os.path.lexists(config.destination) and not os.path.isdir(config.destination):
         raise DestinationError(
             f"the destination {printable(config.destination)} is a file; choose a directory, it is made if missing"
         )
+
+
+def _refuse_inside(config: PackConfig) -> NoReturn:
+    raise SourceError(
+        f"the destination {printable(without_credentials(config.destination))} lies inside the source "
+        f"{printable(without_credentials(config.source))}; choose a destination outside of it"
+    )

@@ -43,7 +43,7 @@ def run_in_process(
         check()
 
     results = {}
-    with ShardWriter(setting.root, setting.read_threads, report_and_check) as writer:
+    with ShardWriter(setting.origin, setting.read_threads, report_and_check) as writer:
         for number in range(len(plan.shards)):
             check()
             results[number] = finish_shard(writer, plan.shard_plan(number), setting.directory, report_and_check)
@@ -173,7 +173,7 @@ def _work(connection: Connection, setting: Setting) -> None:
             stop.check()
             connection.send((num_samples, num_bytes))
 
-        with ShardWriter(setting.root, setting.read_threads, report) as writer:
+        with ShardWriter(setting.origin, setting.read_threads, report) as writer:
             try:
                 while True:
                     plan: ShardPlan | None = connection.recv()

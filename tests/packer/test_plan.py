@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from packer.cut import plan_shards
 from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames, group_files
 from packer.labels import classify_samples, split_samples
-from packer.plan import INLINE, PlanContent, PlanOptions
-from packer.sources.files import SourceFiles
+from packer.plan import PlanContent, PlanOptions
+from packer.sources.files import INLINE, SourceFiles
 from packer.splits import OneSplit, parse_split
 from shards.errors import OversizeSampleError, SourceError
 from shards.formats import FORMATS
@@ -123,7 +123,7 @@ def test_each_split_has_its_own_shards():
 def test_class_numbers_are_members_in_the_plan_itself():
     plan = plan_of({"cat/1.jpg": 5, "ant/1.jpg": 5, "ant/1.ab": 5}, has_classes=True, seed=None).shard_plan(0)
     assert plan.extensions == ("ab", "cls", "jpg", "cls", "jpg")
-    inline = [source for source, mtime in zip(plan.sources, plan.mtimes_ns, strict=True) if mtime == INLINE]
+    inline = [source for source, stamp in zip(plan.sources, plan.stamps, strict=True) if stamp == INLINE]
     assert inline == [b"0", b"1"]
 
 

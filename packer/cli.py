@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from packer.commands import MoreCommands, set_up_log, show
+from packer.locations import directory_of
 from shardferry import __version__
 from shardferry.console import ByteSize, Progress, run_main
 
@@ -121,6 +122,12 @@ def cli() -> None:
     metavar="N",
     help="Reading threads in each process, to hide latency.  [default: measured]",
 )
+@click.option(
+    "--append-to",
+    type=_directory,
+    metavar="DATASET",
+    help="Pack only what DATASET lacks; DESTINATION shares its shards and is a dataset of its own.",
+)
 @click.option("--overwrite", is_flag=True, help="Remove the dataset or unfinished work that lies at DESTINATION.")
 @click.option("--dry-run", is_flag=True, help="Show what would be packed; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
@@ -142,13 +149,14 @@ def build_command(
     symlinks: str,
     jobs: int | None,
     read_threads: int | None,
+    append_to: str | None,
     overwrite: bool,
     dry_run: bool,
     as_json: bool,
     verbose: bool,
     quiet: bool,
 ) -> None:
-    """Pack the files below SOURCE into shards at DESTINATION.
+    """Pack the files below SOURCE into shards at DESTINATION, a directory or the URL of an object store.
 
     Files with the same name but for the extension are one sample. Nothing is left out silently: hidden files and the
     like are counted, everything else that does not fit is refused with a list before anything is written.
@@ -168,7 +176,7 @@ def build_command(
         raise click.BadParameter(str(error), param_hint="--split") from error
     config = PackConfig(
         source=source,
-        destination=destination,
+        destination=directory_of(destination),
         format_name=format_name,
         shard_size_bytes=shard_size,
         split=split,
@@ -182,6 +190,7 @@ def build_command(
         jobs=jobs,
         read_threads=read_threads,
         overwrite=overwrite,
+        append_to=None if append_to is None else directory_of(append_to),
     )
     _build(config, dry_run=dry_run, as_json=as_json)
 

@@ -5,6 +5,7 @@ Loads neither pyarrow nor numpy, so that a refusal or a dry run is quick.
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from packer.config import PackConfig
 from packer.cut import plan_shards
@@ -18,6 +19,9 @@ from packer.stop import StopFlag
 from shards.errors import DestinationError, SourceError, printable
 from shards.formats import find_format
 
+if TYPE_CHECKING:
+    from packer.append import Base
+
 
 @dataclass(frozen=True, slots=True)
 class Preview:
@@ -26,6 +30,8 @@ class Preview:
     plan: PackPlan
     skips: Skips
     num_directories: int
+    base: "Base | None" = None
+    """The dataset that is added to."""
 
 
 def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
@@ -58,8 +64,14 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
         shuffle_seed=config.shuffle_seed,
     )
     content = PlanContent(found.files, samples, splits, classes)
-    plan = plan_shards(content, options, shard_format.layout_sample, stop.check)
-    return Preview(plan, found.skips, found.num_directories)
+    if config.append_to is None:
+        plan = plan_shards(content, options, shard_format.layout_sample, stop.check)
+        return Preview(plan, found.skips, found.num_directories)
+    from packer.append import keep_new, read_base, renumber_shards  # noqa: PLC0415 (reads indexes, so loads Arrow)
+
+    base = read_base(config, config.append_to)
+    plan = plan_shards(keep_new(content, base), options, shard_format.layout_sample, stop.check)
+    return Preview(renumber_shards(plan, base.manifest), found.skips, found.num_directories, base)
 
 
 def _check_paths(config: PackConfig) -> None:
@@ -69,9 +81,11 @@ def _check_paths(config: PackConfig) -> None:
         raise SourceError(f"there is no {source}; check the path")
     if not os.path.isdir(config.source):
         raise SourceError(f"{source} is no directory; give the directory that holds the files")
+    inside = os.path.realpath(config.source)
+    if config.append_to is not None:
+        _check_base(config, config.append_to, inside)
     if is_url(config.destination):
         return
-    inside = os.path.realpath(config.source)
     above = os.path.realpath(config.destination)
     if os.path.commonpath([inside, above]) == inside:
         raise SourceError(
@@ -81,4 +95,23 @@ def _check_paths(config: PackConfig) -> None:
     if os.path.lexists(config.destination) and not os.path.isdir(config.destination):
         raise DestinationError(
             f"the destination {printable(config.destination)} is a file; choose a directory, it is made if missing"
+        )
+
+
+def _check_base(config: PackConfig, location: str, source_path: str) -> None:
+    """Refuse a dataset to add to that is the destination, or lies in the source."""
+    if is_url(location):
+        is_same = location.rstrip("/") == config.destination.rstrip("/")
+    else:
+        base_path = os.path.realpath(location)
+        is_same = not is_url(config.destination) and base_path == os.path.realpath(config.destination)
+        if os.path.commonpath([source_path, base_path]) == source_path:
+            raise SourceError(
+                f"the dataset {printable(location)} lies inside the source {printable(config.source)}; "
+                "move it out of there"
+            )
+    if is_same:
+        raise DestinationError(
+            f"{printable(location)} cannot be added to in place: a dataset never changes; "
+            "give a new directory as destination, it gets links to the shards there are"
         )

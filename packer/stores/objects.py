@@ -22,7 +22,8 @@ from packer.locations import scheme_of
 from packer.stores.base import READ_BYTES
 from packer.stores.object_errors import explain_errors
 from packer.stores.pending import MultipartUpload, StagedUpload, Upload
-from packer.stores.uploads import list_uploads
+from packer.stores.s3_upload import S3Upload
+from packer.stores.uploads import is_s3, list_uploads
 from shards.errors import RemoteError, RemoteMissingError, SizeMismatchError, printable
 from shards.index import ShardIndex
 
@@ -37,8 +38,8 @@ MAX_PARTS = 10_000
 PARTIAL_PREFIX = ".pack/partial/"
 """Where drivers that cannot keep a file invisible write it, until it is moved to its name."""
 
-_HOLDING_BACK = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"})
-"""Drivers whose files are uploads that stay invisible until they are committed."""
+_HOLDING_BACK = frozenset({"gs", "gcs", "abfs", "abfss", "az", "adl"})
+"""Other drivers whose files are uploads that stay invisible until they are committed."""
 
 _SECRET = re.compile(r"//[^/@]*@")
 
@@ -123,14 +124,16 @@ class ObjectStore:
     def open_upload(self, name: str, part_bytes: int) -> "Upload":
         """Open a file of the driver that stays invisible until it is committed."""
         url = self._url(name)
-        holds_back = not _HOLDING_BACK.isdisjoint(_protocols(self._fs))
-        path = self._path(name if holds_back else f"{PARTIAL_PREFIX}{name}")
         try:
             with explain_errors(url):
-                if not holds_back:
-                    self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-                    return StagedUpload(self._fs, self._fs.open(path, "wb"), path, self._path(name))
-                return MultipartUpload(self._fs.open(path, "wb", block_size=part_bytes, autocommit=False))
+                if is_s3(self._fs):
+                    return S3Upload(self._fs, self._path(name), part_bytes)
+                if not _HOLDING_BACK.isdisjoint(_protocols(self._fs)):
+                    file = self._fs.open(self._path(name), "wb", block_size=part_bytes, autocommit=False)
+                    return MultipartUpload(file)
+                path = self._path(f"{PARTIAL_PREFIX}{name}")
+                self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+                return StagedUpload(self._fs, self._fs.open(path, "wb"), path, self._path(name))
         except FileNotFoundError as error:
             raise self._missing_place(error) from error
 
@@ -205,8 +208,13 @@ class GrowingObject:
             raise ValueError("the upload has ended")
         if self._size_bytes != expected_bytes:
             raise SizeMismatchError(self._url, expected_bytes, self._size_bytes, "nothing was committed")
-        with explain_errors(self._url):
-            self._upload.commit()
+        try:
+            with explain_errors(self._url):
+                self._upload.commit()
+        except FileNotFoundError:
+            # a repeated request may find the upload gone because the first one had completed it
+            if self._store.size_of(self._name) != expected_bytes:
+                raise
         self._upload = None
         actual_bytes = self._store.size_of(self._name)
         if actual_bytes != expected_bytes:

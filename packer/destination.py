@@ -215,7 +215,7 @@ def _open_lock(path: str) -> int:
         try:
             make_directory(os.path.dirname(lock_path))
             lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except FileNotFoundError:
+        except (FileNotFoundError, FileExistsError):  # a packer that is refused just now removes what we make or find
             continue
         except OSError as error:
             raise refused(path, error) from error

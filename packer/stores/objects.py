@@ -22,7 +22,7 @@ from packer.locations import scheme_of
 from packer.stores.base import READ_BYTES
 from packer.stores.object_errors import explain_errors
 from packer.stores.pending import MultipartUpload, StagedUpload, Upload
-from packer.stores.s3_upload import S3Upload
+from packer.stores.s3_upload import S3Upload, put_object
 from packer.stores.uploads import is_s3, list_uploads
 from shards.errors import RemoteError, RemoteMissingError, SizeMismatchError, printable
 from shards.index import ShardIndex
@@ -40,6 +40,8 @@ PARTIAL_PREFIX = ".pack/partial/"
 
 _HOLDING_BACK = frozenset({"gs", "gcs", "abfs", "abfss", "az", "adl"})
 """Other drivers whose files are uploads that stay invisible until they are committed."""
+
+_S3_SCHEMES = frozenset({"s3", "s3a"})
 
 _SECRET = re.compile(r"//[^/@]*@")
 
@@ -141,7 +143,10 @@ class ObjectStore:
         """Write a small object in one request."""
         try:
             with explain_errors(self._url(name)):
-                self._fs.pipe_file(self._path(name), data)
+                if is_s3(self._fs):
+                    put_object(self._fs, self._path(name), data)
+                else:
+                    self._fs.pipe_file(self._path(name), data)
         except FileNotFoundError as error:
             raise self._missing_place(error) from error
 
@@ -279,10 +284,18 @@ def _protocols(filesystem: Any) -> set[str]:
 
 
 def _open_filesystem(url: str, shown: str) -> tuple[Any, str]:
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if scheme_of(url) in _S3_SCHEMES:
+        # Ceph RGW refuses the trailing checksums that clients add over TLS; what is sent from here carries its MD5
+        configured = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
+        options["config_kwargs"] = {"request_checksum_calculation": "when_required", **configured}
     try:
-        filesystem, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        filesystem, root = fsspec.core.url_to_fs(url, **options)
     except (ImportError, ValueError) as error:
-        is_s3 = scheme_of(url) in {"s3", "s3a"}
-        advice = "pip install 'shardferry[s3]'" if is_s3 else "the scheme needs a driver that fsspec knows"
+        advice = (
+            "pip install 'shardferry[s3]'"
+            if scheme_of(url) in _S3_SCHEMES
+            else "the scheme needs a driver that fsspec knows"
+        )
         raise RemoteError(f"cannot open {printable(shown)}: {error}; {advice}", is_transient=False) from error
     return filesystem, root

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "ceph", "monmaptool", "ceph-authtool")
+PROGRAMS = ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "ceph", "monmaptool", "ceph-authtool", "openssl")
 ACCESS_KEY, SECRET_KEY = "AKSHARDFERRYTESTS000", "shardferry-tests-secret-shardferry-tests"
 START_SECONDS = 60
 STORE_BYTES = 4 * 1024**3
@@ -77,7 +77,8 @@ osd max object namespace len = 64
 osd class load list = *
 osd class default list = *
 [client.rgw]
-rgw frontends = beast endpoint=127.0.0.1:{rgw_port} tcp_nodelay=1
+rgw frontends = beast endpoint=127.0.0.1:{rgw_port} tcp_nodelay=1 ssl_endpoint=127.0.0.1:{tls_port} \
+    ssl_certificate={root}/server.pem ssl_private_key={root}/server.key
 rgw dynamic resharding = false
 rgw s3 auth use keystone = false
 rgw multipart min part size = 5242880
@@ -98,13 +99,14 @@ class Cluster:
         self.root = Path(tempfile.mkdtemp(prefix="sf-ceph-", dir="/tmp"))  # sockets need a short path
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         base = _free_ports(24)
-        self.rgw_port = base + 1
+        self.rgw_port, self.tls_port = base + 1, base + 2
         text = CONFIG.format(
             fsid=uuid.uuid4(),
             root=self.root,
             mon_port=base,
             rgw_port=self.rgw_port,
-            osd_port=base + 2,
+            tls_port=self.tls_port,
+            osd_port=base + 3,
             osd_port_end=base + 23,
             store_bytes=STORE_BYTES,
         )
@@ -117,6 +119,7 @@ class Cluster:
     def start(self) -> None:
         """Start everything and wait until S3 answers."""
         self._write_keyring()
+        self._make_certificates()
         fsid = next(line.split()[-1] for line in self.config.read_text().splitlines() if line.startswith("fsid"))
         monmap = str(self.root / "monmap")
         address = f"[v2:127.0.0.1:{self.mon_port}]"
@@ -179,6 +182,17 @@ class Cluster:
                 assert process.poll() is None, f"{name} died: {(self.root / f'{name}.out').read_text()[-2000:]}"
             assert time.monotonic() < deadline, f"{what} is not up after {START_SECONDS} s"
             time.sleep(0.1)
+
+    def _make_certificates(self) -> None:
+        """An authority of our own, and a certificate of it for the gateway."""
+        make = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2")
+        authority = ("-subj", "/CN=tests", "-keyout", str(self.root / "ca.key"), "-out", str(self.root / "ca.pem"))
+        subprocess.run([*make, *authority], capture_output=True, check=True)
+        signed = ("-CA", str(self.root / "ca.pem"), "-CAkey", str(self.root / "ca.key"))
+        names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+        files = ("-keyout", str(self.root / "server.key"), "-out", str(self.root / "server.pem"))
+        plain = ("-addext", "basicConstraints=critical,CA:FALSE")
+        subprocess.run([*make, *signed, *names, *plain, *files], capture_output=True, check=True)
 
     def _write_keyring(self) -> None:
         lines = []

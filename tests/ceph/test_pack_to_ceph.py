@@ -154,3 +154,16 @@ def test_dataset_in_ceph_is_added_to_there(rgw, start_pack, tmp_path):
     result = finish(build(start_pack, rgw.environment, source, new, "--append-to", old))
     assert result["num_samples"] == 21
     assert start_pack(rgw.environment, "verify", new, "--deep", "--against", str(source)).finish().code == 0
+
+
+def test_gateway_behind_tls_needs_its_authority_and_nothing_else(rgw, start_pack, source):
+    url = f"s3://{rgw.bucket}/set"
+    secure = rgw.environment | {"AWS_ENDPOINT_URL": f"https://127.0.0.1:{rgw.cluster.tls_port}"}
+    refused = build(start_pack, secure, source, url).finish()
+    assert refused.code == 69
+    assert "AWS_CA_BUNDLE" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    trusting = secure | {"AWS_CA_BUNDLE": str(rgw.cluster.root / "ca.pem")}
+    finish(build(start_pack, trusting, source, url))
+    done = start_pack(trusting, "verify", url, "--deep").finish()
+    assert done.code == 0, done.stderr

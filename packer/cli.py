@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from packer.commands import MoreCommands, set_up_log, show
+from packer.locations import directory_of
 from shardferry import __version__
 from shardferry.console import ByteSize, Progress, run_main
 
@@ -153,6 +154,12 @@ def cli() -> None:
     metavar="N",
     help="Reading threads in each process, to hide latency.  [default: measured]",
 )
+@click.option(
+    "--append-to",
+    type=_directory,
+    metavar="DATASET",
+    help="Pack only what DATASET lacks; DESTINATION shares its shards and is a dataset of its own.",
+)
 @click.option("--overwrite", is_flag=True, help="Remove the dataset or unfinished work that lies at DESTINATION.")
 @click.option("--dry-run", is_flag=True, help="Show what would be packed; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
@@ -182,13 +189,14 @@ def build_command(
     column_texts: tuple[str, ...],
     jobs: int | None,
     read_threads: int | None,
+    append_to: str | None,
     overwrite: bool,
     dry_run: bool,
     as_json: bool,
     verbose: bool,
     quiet: bool,
 ) -> None:
-    """Pack what SOURCE holds into shards at DESTINATION.
+    """Pack what SOURCE holds into shards at DESTINATION, a directory or the URL of an object store.
 
     SOURCE is a directory; a table of paths (.csv, .tsv, .jsonl, .parquet); Parquet or Arrow files with bytes in
     columns; an archive (.tar, also compressed, .zip); or a URL such as s3://bucket/prefix. A quoted glob names
@@ -229,7 +237,7 @@ def build_command(
     config = PackConfig(
         source=source,
         source_options=source_options,
-        destination=destination,
+        destination=directory_of(destination),
         format_name=format_name,
         shard_size_bytes=shard_size,
         split=split,
@@ -243,6 +251,7 @@ def build_command(
         jobs=jobs,
         read_threads=read_threads,
         overwrite=overwrite,
+        append_to=None if append_to is None else directory_of(append_to),
     )
     _build(config, dry_run=dry_run, as_json=as_json)
 

@@ -41,6 +41,8 @@ class PackConfig:
     read_threads: int | None = None
     """Reading threads in each process; None measures."""
     overwrite: bool = False
+    append_to: str | None = None
+    """Dataset whose shards the new one shares; only what it lacks is packed."""
 
     @property
     def group_options(self) -> GroupOptions:

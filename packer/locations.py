@@ -17,7 +17,7 @@ def is_url(location: str) -> bool:
 
 
 def directory_of(location: str) -> str:
-    """The path of a location that is no URL."""
+    """The path of a location that is no URL; a URL stays as it is."""
     return _LOCAL.sub("", location, count=1)
 
 

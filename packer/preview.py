@@ -6,7 +6,7 @@ Loads neither pyarrow nor numpy, so that a refusal or a dry run is quick.
 import logging
 import os
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from packer.config import PackConfig
 from packer.cut import plan_shards
@@ -20,6 +20,9 @@ from packer.sources.origin import Origin
 from packer.stop import StopFlag
 from shards.errors import DestinationError, SourceError, printable
 from shards.formats import find_format
+
+if TYPE_CHECKING:
+    from packer.append import Base
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,8 @@ class Preview:
     source_kind: str
     origin: Origin
     """Where the packer processes find the members."""
+    base: "Base | None" = None
+    """The dataset that is added to."""
 
 
 def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
@@ -70,17 +75,30 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
         shuffle_seed=config.shuffle_seed,
     )
     content = PlanContent(found.files, samples, splits, classes)
-    plan = plan_shards(content, options, shard_format.layout_sample, stop.check)
-    return Preview(plan, found.skips, found.num_directories, source.kind, found.origin)
+    if config.append_to is None:
+        plan = plan_shards(content, options, shard_format.layout_sample, stop.check)
+        return Preview(plan, found.skips, found.num_directories, source.kind, found.origin)
+    if source.kind != "tree":
+        raise SourceError(
+            "--append-to adds the new files of a tree; pack another kind of source as a dataset of its own"
+        )
+    from packer.append import keep_new, read_base, renumber_shards  # noqa: PLC0415 (reads indexes, so loads Arrow)
+
+    base = read_base(config, config.append_to)
+    plan = plan_shards(keep_new(content, base), options, shard_format.layout_sample, stop.check)
+    renumbered = renumber_shards(plan, base.manifest)
+    return Preview(renumbered, found.skips, found.num_directories, source.kind, found.origin, base)
 
 
 def _check_paths(config: PackConfig) -> None:
     """Refuse a destination inside of the source."""
+    inside = os.path.realpath(config.source)
+    if config.append_to is not None:
+        _check_base(config, config.append_to, inside)
     if is_url(config.destination):
         if f"{config.destination.rstrip('/')}/".startswith(f"{config.source.rstrip('/')}/"):
             _refuse_inside(config)
         return
-    inside = os.path.realpath(config.source)
     above = os.path.realpath(config.destination)
     if os.path.isdir(inside) and os.path.commonpath([inside, above]) == inside:
         _refuse_inside(config)
@@ -95,3 +113,22 @@ def _refuse_inside(config: PackConfig) -> NoReturn:
         f"the destination {printable(without_credentials(config.destination))} lies inside the source "
         f"{printable(without_credentials(config.source))}; choose a destination outside of it"
     )
+
+
+def _check_base(config: PackConfig, location: str, source_path: str) -> None:
+    """Refuse a dataset to add to that is the destination, or lies in the source."""
+    if is_url(location):
+        is_same = location.rstrip("/") == config.destination.rstrip("/")
+    else:
+        base_path = os.path.realpath(location)
+        is_same = not is_url(config.destination) and base_path == os.path.realpath(config.destination)
+        if os.path.isdir(source_path) and os.path.commonpath([source_path, base_path]) == source_path:
+            raise SourceError(
+                f"the dataset {printable(location)} lies inside the source {printable(config.source)}; "
+                "move it out of there"
+            )
+    if is_same:
+        raise DestinationError(
+            f"{printable(location)} cannot be added to in place: a dataset never changes; "
+            "give a new directory as destination, it gets links to the shards there are"
+        )

@@ -12,10 +12,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopFlag:
-    """Remembers that a stop was asked for, and why."""
+    """Remembers that a stop was asked for, and why.
 
-    def __init__(self) -> None:
+    Args:
+        is_patient: a second signal changes nothing; for workers, which get the terminal's and their parent's.
+    """
+
+    def __init__(self, *, is_patient: bool = False) -> None:
         self.reason: str | None = None
+        self._is_patient = is_patient
 
     def check(self) -> None:
         """Raise if a stop was asked for.
@@ -45,6 +50,6 @@ class StopFlag:
                 signal.signal(number, handler)
 
     def _take_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self.reason is not None:
+        if self.reason is not None and not self._is_patient:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name

@@ -26,7 +26,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 	dev clean clean-demo clean-venv installed requirements
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: installed ## pack, stage and train on a real dataset, step by step (the first run downloads 21 MB)
 	@env -u PYTHONSAFEPATH $(BIN)/python demo/run.py
@@ -35,7 +35,7 @@ test: installed ## the everyday tests, on the installed package (under 5 minutes
 	@$(RUN_TESTS) -m "not slow" $(ARGS)
 
 test-slow: installed ## the slower tests
-	@$(RUN_TESTS) -m slow $(ARGS)
+	@$(RUN_TESTS) -m "slow and not ceph" $(ARGS)
 
 check: lint types layers docs ## everything that needs no run: style, types, layers, docs
 
@@ -81,3 +81,5 @@ installed:
 
 requirements:
 	@$(BOOTSTRAP) any
+
+include tests/ceph/ceph.mk

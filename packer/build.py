@@ -3,27 +3,30 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Protocol
 
+from packer.begun import BASE_NAME, STATE_NAME
 from packer.config import PackConfig
 from packer.cpus import usable_cpus
 from packer.destination import hold_destination
 from packer.engines.local import LocalProcesses, run_in_process
 from packer.engines.work import Engine, Setting
-from packer.locations import directory_of, is_url
+from packer.locations import directory_of, is_url, without_credentials
 from packer.plan import PackPlan, PlannedShard
 from packer.preview import Preview
-from packer.publish import make_manifest, write_manifest
+from packer.publish import SourceFacts, make_manifest, write_manifest
 from packer.report import BuildReport
 from packer.saved import SavedPlan, summarize_plan
 from packer.settle import settle_transform
-from packer.sources.tree import SymlinkPolicy, TreeRoot
 from packer.space import shard_space_bytes
 from packer.stop import StopFlag
+from packer.stores.open import open_store
 from packer.write import ShardResult
 from shards.errors import NoSpaceError
 from shards.files import free_bytes
 from shards.manifest import Manifest
+from shards.strict_json import JsonValue
 
 _FILES_PER_JOB = 20_000
 _BYTES_PER_JOB = 1024**3
@@ -90,16 +93,20 @@ def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: O
         NoSpaceError: the destination is full.
         StoppedError: a stop was asked for; finished shards are kept.
     """
-    plan, options = preview.plan, config.recorded_options()
+    plan, options, base = preview.plan, config.recorded_options(), preview.base
+    if base is not None:
+        options["append_to"] = base.manifest.dataset_id
     saved = summarize_plan(plan, options)
     with _hold(config.destination) as destination:
         manifest = _begin(destination, plan, saved, overwrite=config.overwrite)
         if manifest is not None:
             return BuildReport.of(config, manifest, preview.skips, num_kept=manifest.num_shards, is_new=False)
         try:
-            results = _finish_shards(config, plan, destination, stop, open_progress)
-            skips = settle_transform(plan, results, preview.skips)
-            manifest = make_manifest(plan, results, options=options, source_path=config.source, skips=skips)
+            if base is not None:
+                open_store(config.destination).put(f"{STATE_NAME}/{BASE_NAME}", base.manifest.to_json())
+            results = _finish_shards(config, preview, destination, stop, open_progress)
+            preview = replace(preview, skips=settle_transform(plan, results, preview.skips))
+            manifest = _finish_manifest(config, preview, results, options, stop)
             write_manifest(manifest, config.destination)
         except NoSpaceError as error:
             destination.remove_partials()
@@ -113,7 +120,30 @@ def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: O
             destination.remove_partials()
             raise
     num_kept = sum(result.is_kept for result in results.values())
-    return BuildReport.of(config, manifest, skips, num_kept=num_kept, is_new=True)
+    return BuildReport.of(config, manifest, preview.skips, num_kept=num_kept, is_new=True)
+
+
+def _finish_manifest(
+    config: PackConfig,
+    preview: Preview,
+    results: Mapping[int, ShardResult],
+    options: Mapping[str, JsonValue],
+    stop: StopFlag,
+) -> Manifest:
+    """Describe the dataset; the shards of the one that was added to are brought here first."""
+
+    def describe() -> Manifest:
+        source = SourceFacts(preview.source_kind, without_credentials(config.source), preview.skips)
+        return make_manifest(preview.plan, results, options=options, source=source)
+
+    base = preview.base
+    if base is None:
+        return describe()
+    from packer.append import extend_manifest  # noqa: PLC0415 (only --append-to needs them)
+    from packer.share import share_shards  # noqa: PLC0415
+
+    share_shards(base.location, config.destination, base.manifest, stop.check)
+    return extend_manifest(base.manifest, describe() if results else None, options=options)
 
 
 def _hold(location: str) -> AbstractContextManager[Destination]:
@@ -144,13 +174,11 @@ def _begin(destination: Destination, plan: PackPlan, saved: SavedPlan, *, overwr
 
 
 def _finish_shards(
-    config: PackConfig, plan: PackPlan, destination: Destination, stop: StopFlag, open_progress: OpenProgress
+    config: PackConfig, preview: Preview, destination: Destination, stop: StopFlag, open_progress: OpenProgress
 ) -> Mapping[int, ShardResult]:
-    setting = Setting(
-        TreeRoot(os.fsencode(os.path.abspath(config.source)), config.symlinks is SymlinkPolicy.FOLLOW),
-        config.destination if is_url(config.destination) else os.path.abspath(destination.path),
-        config.read_threads,
-    )
+    plan = preview.plan
+    directory = config.destination if is_url(config.destination) else os.path.abspath(destination.path)
+    setting = Setting(preview.origin, directory, config.read_threads)
     with open_progress(plan.size_bytes, plan.num_samples) as progress:
 
         def report(num_samples: int, num_bytes: int) -> None:
@@ -165,7 +193,7 @@ def _choose_engine(config: PackConfig, plan: PackPlan) -> Engine:
     if config.transform is not None:  # what a user's function costs is unknown, and often much
         worthwhile = len(plan.shards)
     num_jobs = min(config.jobs or min(usable_cpus(), worthwhile), len(plan.shards))
-    return run_in_process if num_jobs == 1 else LocalProcesses(num_jobs)
+    return run_in_process if num_jobs <= 1 else LocalProcesses(num_jobs)
 
 
 def _missing_bytes(plan: PackPlan, destination: Destination) -> int:

@@ -10,6 +10,7 @@ import click
 
 from packer import cli_options
 from packer.commands import MoreCommands, set_up_log, show
+from packer.locations import directory_of
 from shardferry import __version__
 from shardferry.console import ByteSize, Progress, run_main
 
@@ -116,6 +117,30 @@ def cli() -> None:
     show_default=True,
     help="Symbolic links to files and directories; loops are noticed.",
 )
+@click.option(
+    "--source-kind",
+    type=click.Choice(["auto", "tree", "table", "inline", "archive", "objects"]),
+    default="auto",
+    show_default=True,
+    help="What SOURCE is. auto: told by its name and content.",
+)
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="GLOB",
+    help="Pack only what matches (repeatable). Without / a base name, with / a whole path; ** passes directories.",
+)
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out files or directories (repeatable).")
+@click.option("--path-column", metavar="NAME", help="Column of a table with the files' paths.  [default: the only one]")
+@click.option("--root", type=_directory, help="Where a table's paths lie.  [default: the table's directory]")
+@click.option("--key-column", metavar="NAME", help="Column with the keys of inline bytes.  [default: file and row]")
+@click.option(
+    "--column",
+    "column_texts",
+    multiple=True,
+    metavar="NAME=EXT",
+    help="Make a member of a column, such as caption=txt (repeatable); other columns go into one member json.",
+)
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes.  [default: usable processors]")
 @click.option(
     "--read-threads",
@@ -124,6 +149,12 @@ def cli() -> None:
     help="Reading threads in each process, to hide latency.  [default: measured]",
 )
 @cli_options.check_options
+@click.option(
+    "--append-to",
+    type=_directory,
+    metavar="DATASET",
+    help="Pack only what DATASET lacks; DESTINATION shares its shards and is a dataset of its own.",
+)
 @click.option("--overwrite", is_flag=True, help="Remove the dataset or unfinished work that lies at DESTINATION.")
 @click.option("--dry-run", is_flag=True, help="Show what would be packed; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
@@ -143,15 +174,27 @@ def build_command(
     on_keyless: str,
     case_collisions: str,
     symlinks: str,
+    source_kind: str,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    path_column: str | None,
+    root: str | None,
+    key_column: str | None,
+    column_texts: tuple[str, ...],
     jobs: int | None,
     read_threads: int | None,
+    append_to: str | None,
     overwrite: bool,
     dry_run: bool,
     as_json: bool,
     verbose: bool,
     quiet: bool,
 ) -> None:
-    """Pack the files below SOURCE into shards at DESTINATION.
+    """Pack what SOURCE holds into shards at DESTINATION, a directory or the URL of an object store.
+
+    SOURCE is a directory; a table of paths (.csv, .tsv, .jsonl, .parquet); Parquet or Arrow files with bytes in
+    columns; an archive (.tar, also compressed, .zip); or a URL such as s3://bucket/prefix. A quoted glob names
+    several files.
 
     Files with the same name but for the extension are one sample. Nothing is left out silently: hidden files and the
     like are counted, everything else that does not fit is refused with a list before anything is written.
@@ -160,13 +203,29 @@ def build_command(
     """
     from packer.config import PackConfig
     from packer.group import CaseCollisions, DottedNames, KeylessNames
+    from packer.sources.names import Globs, check_patterns
+    from packer.sources.options import SourceKind, SourceOptions, parse_columns
     from packer.sources.tree import SymlinkPolicy
     from shards.keys import parse_key_rule
 
     set_up_log(verbose=verbose, quiet=quiet)
+    try:
+        check_patterns((*include, *exclude))
+        columns = parse_columns(column_texts)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    source_options = SourceOptions(
+        kind=SourceKind(source_kind),
+        globs=Globs(include, exclude),
+        path_column=path_column,
+        root=root,
+        key_column=key_column,
+        columns=columns,
+    )
     config = PackConfig(
         source=source,
-        destination=destination,
+        source_options=source_options,
+        destination=directory_of(destination),
         format_name=format_name,
         shard_size_bytes=shard_size,
         split=cli_options.chosen_split(split_text),
@@ -182,6 +241,7 @@ def build_command(
         jobs=jobs,
         read_threads=read_threads,
         overwrite=overwrite,
+        append_to=None if append_to is None else directory_of(append_to),
     )
     _build(config, dry_run=dry_run, as_json=as_json)
 

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
-from packer.checks import Checks
+from packer.checks import Checks, UnreadableFiles
 from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames
+from packer.sources.choose import SourceRequest
+from packer.sources.options import PLAIN_OPTIONS, SourceOptions
 from packer.sources.tree import SymlinkPolicy
 from packer.splits import DEFAULT_SPLIT, OneSplit, SplitByShare, SplitRule
 from packer.transform import TransformSpec
@@ -22,9 +24,10 @@ class PackConfig:
     """Everything ``pack build`` needs; made by the command line."""
 
     source: str
-    """Directory of the source files."""
+    """Directory, table, archive, glob of files, or URL of a prefix of objects."""
     destination: str
-    """Directory of the dataset; empty for a plan without one."""
+    """Directory of the dataset, or its URL; empty for a plan without one."""
+    source_options: SourceOptions = PLAIN_OPTIONS
     format_name: str = "tar"
     shard_size_bytes: int = DEFAULT_SHARD_SIZE_BYTES
     split: SplitRule = WHOLE
@@ -43,12 +46,26 @@ class PackConfig:
     read_threads: int | None = None
     """Reading threads in each process; None measures."""
     overwrite: bool = False
+    append_to: str | None = None
+    """Dataset whose shards the new one shares; only what it lacks is packed."""
 
     @property
     def group_options(self) -> GroupOptions:
         """How source files become samples."""
         return GroupOptions(
             key_rule=self.key_rule, dotted=self.dotted, keyless=self.keyless, case_collisions=self.case_collisions
+        )
+
+    @property
+    def source_request(self) -> SourceRequest:
+        """What is known about the source before it is looked at."""
+        return SourceRequest(
+            path=self.source,
+            options=self.source_options,
+            symlinks=self.symlinks,
+            key_rule=self.key_rule,
+            excluded=self.destination or None,
+            skips_unreadable=self.checks.unreadable is UnreadableFiles.SKIP,
         )
 
     def recorded_options(self) -> dict[str, JsonValue]:
@@ -71,4 +88,5 @@ class PackConfig:
                 if self.transform is not None
                 else {}
             ),
+            **self.source_options.recorded(),
         }

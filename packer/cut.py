@@ -2,7 +2,8 @@
 
 Rules:
     * The plan depends on source files and options alone, not on Python's hash seed, the number of jobs or a clock.
-    * Order: by a seeded hash of the key (shuffled), or by key. Adding files never changes the relative order of others.
+    * Order: by a seeded hash of the key (shuffled), or by key; see :mod:`packer.windows` for sources that are read in
+      big parts. Adding files never changes the relative order of others.
     * Shards are cut by the exact encoded size, end marker included: a shard is never bigger than asked for.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from packer.plan import PackPlan, PlanContent, PlannedShard, PlanOptions
 from packer.splits import keyed_hash
+from packer.windows import order_in_windows
 from shards.errors import OversizeSampleError, SourceError, list_offenders, printable
 
 MAX_SHARDS = 10**6
@@ -41,7 +43,7 @@ def plan_shards(
     cutter = _Cutter(content, options, sample_size)
     for name, numbers in zip(content.splits.names, by_split, strict=True):
         check()
-        cutter.cut_split(name, _ordered(numbers, content.samples.keys, options.shuffle_seed), check)
+        cutter.cut_split(name, _ordered(numbers, content, options.shuffle_seed), check)
     cutter.raise_offenders()
     return PackPlan(content, options, cutter.order, tuple(cutter.shards))
 
@@ -110,8 +112,11 @@ class _Cutter:
         self.shards.append(PlannedShard(split, name, start, len(self.order), size_bytes))
 
 
-def _ordered(numbers: "array[int]", keys: Sequence[str], seed: int | None) -> Sequence[int]:
+def _ordered(numbers: "array[int]", content: PlanContent, seed: int | None) -> Sequence[int]:
     """Order samples, given in key order, by a seeded hash of their keys; hashes that are equal keep the key order."""
+    keys = content.samples.keys
+    if content.files.batches is not None:
+        return order_in_windows(numbers, content.samples, content.files, seed)
     if seed is None:
         return numbers
     hashes = array("Q", (keyed_hash(keys[number], seed, purpose=b"shuffle") for number in numbers))

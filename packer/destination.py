@@ -216,7 +216,7 @@ def _open_lock(path: str) -> int:
         try:
             make_directory(state)
             lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except FileNotFoundError:
+        except (FileNotFoundError, FileExistsError):  # a packer that is refused just now removes what we make or find
             continue
         except OSError as error:
             if isinstance(error, FileExistsError) and not (_is_in_the_way(path) or _is_in_the_way(state)):

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from packer.plan import INLINE, ShardPlan
-from packer.read import SourceReader
+from packer.plan import ShardPlan
+from packer.sources.files import INLINE
+from packer.sources.origin import MemberReader
 from shards.digests import crc32c
 
 DEFAULT_READ_THREADS = 32
@@ -36,7 +37,7 @@ class HoleFiller:
         read_threads: fixed number of threads, 1 for none; None chooses by measurement.
     """
 
-    def __init__(self, reader: SourceReader, read_threads: int | None = None) -> None:
+    def __init__(self, reader: MemberReader, read_threads: int | None = None) -> None:
         self._reader = reader
         self._is_fixed = read_threads is not None
         self._num_threads = DEFAULT_READ_THREADS if read_threads is None else read_threads
@@ -109,15 +110,15 @@ class HoleFiller:
     ) -> float:
         """Fill the holes at some places; returns the seconds it took."""
         read_into = self._reader.read_into
-        sources, sizes, mtimes_ns = plan.sources, plan.sizes, plan.mtimes_ns
+        sources, sizes, stamps = plan.sources, plan.sizes, plan.stamps
         started = time.perf_counter()
         for place in places:
             member, offset = holes[place]
-            mtime_ns = mtimes_ns[member]
+            stamp = stamps[member]
             source = sources[member]
-            if mtime_ns == INLINE:
+            if stamp == INLINE:
                 target[offset : offset + len(source)] = source
                 crcs[place] = crc32c(source)
             else:
-                crcs[place] = read_into(source, sizes[member], mtime_ns, target, offset)
+                crcs[place] = read_into(source, sizes[member], stamp, target, offset)
         return time.perf_counter() - started

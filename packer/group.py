@@ -21,7 +21,7 @@ from packer.columns import TextColumn
 from packer.refusals import Refusals
 from packer.sample_table import SampleTable
 from packer.sources.files import SkipReason, Skips, SourceFiles, display_path
-from shards.keys import Keyless, KeyRule, is_storable, member_name, split_name
+from shards.keys import Keyless, KeyRule, SampleName, is_storable, member_name, split_name
 
 
 class DottedNames(StrEnum):
@@ -133,8 +133,10 @@ class _NamedFiles:
         codes: dict[str, int] = {}
         plain_codes: dict[bytes, int] = {}
         last_stem, last_key, sample = b"", "", -1
+        dots = files.dots
         for number, path in enumerate(files.paths):
-            dot = -1 if is_regex else _plain_dot(path)
+            known_dot = -1 if dots is None else dots[number]
+            dot = -1 if is_regex or known_dot >= 0 else _plain_dot(path)
             if dot > 0:
                 ending, stem = path[dot + 1 :], path[:dot]
                 code = plain_codes.get(ending, -1)
@@ -143,7 +145,7 @@ class _NamedFiles:
                 key = last_key if stem == last_stem else stem.decode("ascii")
                 last_stem = stem
             else:
-                named = self._name(path)
+                named = self._name(path, known_dot)
                 if named is None:
                     continue
                 key, extension = named
@@ -161,14 +163,17 @@ class _NamedFiles:
             self.extension_codes.append(code)
         self.extensions = list(codes)
 
-    def _name(self, path: bytes) -> tuple[str, str] | None:
-        """Key and extension of a file, or None when it was refused or left out."""
+    def _name(self, path: bytes, known_dot: int) -> tuple[str, str] | None:
+        """Key and extension of a file, or None when it was refused or left out; a known dot ends the key."""
         try:
             name = path.decode("utf-8")
         except UnicodeDecodeError:
             self._refusals.not_utf8.append(display_path(path))
             return None
-        found = split_name(name, self._options.key_rule)
+        if known_dot < 0:
+            found = split_name(name, self._options.key_rule)
+        else:
+            found = SampleName(name[:known_dot], name[known_dot + 1 :].lower())
         if isinstance(found, Keyless):
             self._take_keyless(path, name, found)
             return None

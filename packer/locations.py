@@ -7,6 +7,7 @@ that there is one way only to treat the files of this machine.
 import re
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_CREDENTIALS = re.compile(r"(://)[^/@]*@")
 _LOCAL = re.compile(r"(?:file|local)://", re.IGNORECASE)
 
 
@@ -16,10 +17,15 @@ def is_url(location: str) -> bool:
 
 
 def directory_of(location: str) -> str:
-    """The path of a location that is no URL."""
+    """The path of a location that is no URL; a URL stays as it is."""
     return _LOCAL.sub("", location, count=1)
 
 
 def scheme_of(url: str) -> str:
     """The part of a URL before ``://``, in lower case."""
     return url.partition("://")[0].lower()
+
+
+def without_credentials(location: str) -> str:
+    """A location as it may be shown and stored: ``ftp://user:secret@host/`` loses what stands before the ``@``."""
+    return _CREDENTIALS.sub(r"\1", location, count=1) if is_url(location) else location

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 
 from packer.group import Samples
 from packer.labels import CLASS_EXTENSION, Labels
-from packer.sources.files import SourceFiles
+from packer.sources.files import INLINE, SourceFiles
 from packer.transform import TransformSpec
 
 PLAN_VERSION = 1
 """Raised when the same files and options would give other shards, so that old plans are not resumed."""
-
-INLINE = -(2**63)
-"""In the place of a modification time: the member's bytes are in the plan itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +61,9 @@ class ShardPlan:
     extensions: tuple[str, ...]
     """Of each member."""
     sources: tuple[bytes, ...]
-    """Of each member: path relative to the source, or its bytes where the modification time is :data:`INLINE`."""
+    """Of each member: the locator for the source's reader, or its bytes where the stamp is :data:`INLINE`."""
     sizes: "array[int]"
-    mtimes_ns: "array[int]"
+    stamps: "array[int]"
     transform: TransformSpec | None = None
     """What the samples become; the size of the shard is then unknown, and the planned one a guess."""
 
@@ -88,7 +85,7 @@ class ShardPlan:
             b"\0".join(self.sources),
             _little_endian(self.num_members),
             _little_endian(self.sizes),
-            _little_endian(self.mtimes_ns),
+            _little_endian(self.stamps),
         ):
             hasher.update(len(part).to_bytes(8, "little"))
             hasher.update(part)
@@ -142,10 +139,11 @@ class PackPlan:
         samples, files, classes = self.content.samples, self.content.files, self.content.classes
         extensions: list[str] = []
         sources: list[bytes] = []
-        num_members, sizes, mtimes_ns = array("L"), array("Q"), array("q")
+        num_members, sizes, stamps = array("L"), array("Q"), array("q")
+        locators = files.paths if files.locators is None else files.locators
         for sample in self.order[shard.start : shard.end]:
             members = [
-                (extension, files.paths[file], files.sizes[file], files.mtimes_ns[file])
+                (extension, locators[file], files.sizes[file], files.stamps[file])
                 for extension, file in samples.members(sample)
             ]
             if classes is not None:
@@ -153,11 +151,11 @@ class PackPlan:
                 members.append((CLASS_EXTENSION, text, len(text), INLINE))
                 members.sort()
             num_members.append(len(members))
-            for extension, source, size, mtime_ns in members:
+            for extension, source, size, stamp in members:
                 extensions.append(extension)
                 sources.append(source)
                 sizes.append(size)
-                mtimes_ns.append(mtime_ns)
+                stamps.append(stamp)
         return ShardPlan(
             name=shard.name,
             format_name=self.options.format_name,
@@ -167,7 +165,7 @@ class PackPlan:
             extensions=tuple(extensions),
             sources=tuple(sources),
             sizes=sizes,
-            mtimes_ns=mtimes_ns,
+            stamps=stamps,
             transform=self.options.transform,
         )
 

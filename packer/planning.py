@@ -1,16 +1,12 @@
 """``pack plan``: gathers facts and measurements about a plan; writes nothing."""
 
-import os
-
 from packer.config import PackConfig
 from packer.cpus import usable_cpus
-from packer.locations import directory_of, is_url
+from packer.locations import directory_of, is_url, without_credentials
 from packer.plan_report import PlanReport
 from packer.preview import Preview
 from packer.probe import find_room, measure_reading
 from packer.propose import Cluster, propose_shards
-from packer.read import SourceReader
-from packer.sources.tree import SymlinkPolicy, TreeRoot
 from packer.stop import StopFlag
 from packer.survey import survey_plan
 from shards.formats import FORMATS, find_format
@@ -33,13 +29,17 @@ def report_plan(config: PackConfig, preview: Preview, cluster: Cluster | None, s
     facts = survey_plan(plan, preview.skips, others)
     stop.check()
     sample_size = find_format(config.format_name, where="--format").sample_size
-    root = TreeRoot(os.fsencode(os.path.abspath(config.source)), config.symlinks is SymlinkPolicy.FOLLOW)
     has_room = config.destination and not is_url(config.destination)
+    reader = preview.origin.open_reader()
+    try:
+        reading = measure_reading(plan, reader, config.jobs or usable_cpus(), stop.check)
+    finally:
+        reader.close()
     return PlanReport(
-        source=config.source,
+        source=without_credentials(config.source),
         facts=facts,
         required=config.checks.required,
         room=find_room(directory_of(config.destination)) if has_room else None,
-        reading=measure_reading(plan, SourceReader(root), config.jobs or usable_cpus(), stop.check),
+        reading=reading,
         proposal=None if cluster is None else propose_shards(plan, cluster, sample_size),
     )

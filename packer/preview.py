@@ -3,23 +3,33 @@
 Loads neither pyarrow nor numpy, so that a refusal or a dry run is quick.
 """
 
+import logging
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
-from packer.checks import UnreadableFiles, check_extensions, check_unreadable, require_members
+from packer.checks import check_extensions, check_unreadable, require_members
 from packer.config import PackConfig
 from packer.cut import plan_shards
 from packer.group import group_files
 from packer.labels import CLASS_EXTENSION, classify_samples, split_samples
-from packer.locations import is_url
+from packer.locations import is_url, without_credentials
 from packer.plan import PackPlan, PlanContent, PlanOptions
+from packer.sources.choose import choose_source
 from packer.sources.files import Skips
-from packer.sources.tree import scan_tree
+from packer.sources.origin import Origin
 from packer.split_lists import split_by_list
 from packer.splits import SplitByList
 from packer.stop import StopFlag
 from shards.errors import DestinationError, SourceError, printable
 from shards.formats import find_format
+
+if TYPE_CHECKING:
+    from packer.append import Base
+
+logger = logging.getLogger(__name__)
+
+_HOLDING_MANY = frozenset({"tar", "tar.gz", "tgz", "tar.zst", "tar.xz", "tar.bz2", "zip", "parquet", "arrow"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,11 @@ class Preview:
     plan: PackPlan
     skips: Skips
     num_directories: int
+    source_kind: str
+    origin: Origin
+    """Where the packer processes find the members."""
+    base: "Base | None" = None
+    """The dataset that is added to."""
 
 
 def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
@@ -39,24 +54,20 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
         StoppedError: a stop was asked for.
     """
     _check_paths(config)
+    source = choose_source(config.source_request)
+    found = source.scan(stop.check)
     checks = config.checks
-    found = scan_tree(
-        config.source,
-        config.symlinks,
-        excluded=config.destination or None,
-        skips_unreadable=checks.unreadable is UnreadableFiles.SKIP,
-        check=stop.check,
-    )
     check_unreadable(found.skips, len(found.files), checks.max_skipped)
+    shown = printable(without_credentials(config.source))
     if not len(found.files):
         left_out = f"; {found.skips.total} entries were left out" if found.skips.total else ""
-        raise SourceError(f"there is no file to pack in {printable(config.source)}{left_out}; check the path")
+        raise SourceError(f"there is no file to pack in {shown}{left_out}; check the path")
     samples, skips = group_files(found.files, config.group_options)
     if not len(samples):
-        raise SourceError(f"none of the {len(found.files)} files in {printable(config.source)} gives a key")
-    for reason, count in skips.counts.items():
-        found.skips.counts[reason] = count
-        found.skips.names[reason] = skips.names[reason]
+        raise SourceError(f"none of the {len(found.files)} files in {shown} gives a key")
+    found.skips.take(skips)
+    if source.kind == "tree" and _HOLDING_MANY.issuperset(samples.extensions):
+        logger.warning("all files of the tree hold many samples each; --source-kind archive or inline packs those")
     stop.check()
     check_extensions(samples, found.files, checks.many_extensions)
     added = frozenset({CLASS_EXTENSION} if config.has_classes else ())
@@ -76,27 +87,68 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
         transform=config.transform,
     )
     content = PlanContent(found.files, samples, splits, classes)
-    plan = plan_shards(content, options, shard_format.sample_size, stop.check)
-    return Preview(plan, found.skips, found.num_directories)
+    if config.append_to is None:
+        plan = plan_shards(content, options, shard_format.sample_size, stop.check)
+        return Preview(plan, found.skips, found.num_directories, source.kind, found.origin)
+    if source.kind != "tree":
+        raise SourceError(
+            "--append-to adds the new files of a tree; pack another kind of source as a dataset of its own"
+        )
+    from packer.append import keep_new, read_base, renumber_shards  # noqa: PLC0415 (reads indexes, so loads Arrow)
+
+    base = read_base(config, config.append_to)
+    plan = plan_shards(keep_new(content, base), options, shard_format.sample_size, stop.check)
+    renumbered = renumber_shards(plan, base.manifest)
+    return Preview(renumbered, found.skips, found.num_directories, source.kind, found.origin, base)
 
 
 def _check_paths(config: PackConfig) -> None:
-    """Refuse a source that is none, and a destination inside of it."""
-    source = printable(config.source)
-    if not os.path.lexists(config.source):
-        raise SourceError(f"there is no {source}; check the path")
-    if not os.path.isdir(config.source):
-        raise SourceError(f"{source} is no directory; give the directory that holds the files")
-    if not config.destination or is_url(config.destination):
-        return
+    """Refuse a destination inside of the source."""
     inside = os.path.realpath(config.source)
+    if config.append_to is not None:
+        if config.transform is not None:
+            raise SourceError(
+                "--append-to compares samples with their source files, and --transform makes them differ; "
+                "pack the whole source anew"
+            )
+        _check_base(config, config.append_to, inside)
+    if not config.destination:
+        return
+    if is_url(config.destination):
+        if f"{config.destination.rstrip('/')}/".startswith(f"{config.source.rstrip('/')}/"):
+            _refuse_inside(config)
+        return
     above = os.path.realpath(config.destination)
-    if os.path.commonpath([inside, above]) == inside:
-        raise SourceError(
-            f"the destination {printable(config.destination)} lies inside the source {source}; "
-            "choose a destination outside of it"
-        )
+    if os.path.isdir(inside) and os.path.commonpath([inside, above]) == inside:
+        _refuse_inside(config)
     if os.path.lexists(config.destination) and not os.path.isdir(config.destination):
         raise DestinationError(
             f"the destination {printable(config.destination)} is a file; choose a directory, it is made if missing"
+        )
+
+
+def _refuse_inside(config: PackConfig) -> NoReturn:
+    raise SourceError(
+        f"the destination {printable(without_credentials(config.destination))} lies inside the source "
+        f"{printable(without_credentials(config.source))}; choose a destination outside of it"
+    )
+
+
+def _check_base(config: PackConfig, location: str, source_path: str) -> None:
+    """Refuse a dataset to add to that is the destination, or lies in the source."""
+    if is_url(location):
+        is_same = location.rstrip("/") == config.destination.rstrip("/")
+    else:
+        base_path = os.path.realpath(location)
+        is_url_or_none = not config.destination or is_url(config.destination)
+        is_same = not is_url_or_none and base_path == os.path.realpath(config.destination)
+        if os.path.isdir(source_path) and os.path.commonpath([source_path, base_path]) == source_path:
+            raise SourceError(
+                f"the dataset {printable(location)} lies inside the source {printable(config.source)}; "
+                "move it out of there"
+            )
+    if is_same:
+        raise DestinationError(
+            f"{printable(location)} cannot be added to in place: a dataset never changes; "
+            "give a new directory as destination, it gets links to the shards there are"
         )

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from packer.fill import DEFAULT_READ_THREADS, SLOW_FILE_SECONDS
 from packer.measured import ReadingTime, Room
 from packer.plan import PackPlan
-from packer.read import SourceReader
+from packer.sources.files import INLINE
+from packer.sources.origin import MemberReader
 from packer.splits import keyed_hash
 from shards.errors import PackError
 from shards.files import free_bytes
@@ -20,7 +21,7 @@ PROBE_BYTES = 256 * 1024**2
 
 
 def measure_reading(
-    plan: PackPlan, reader: SourceReader, num_jobs: int, check: Callable[[], None] = lambda: None
+    plan: PackPlan, reader: MemberReader, num_jobs: int, check: Callable[[], None] = lambda: None
 ) -> ReadingTime | None:
     """Read some files of a plan, chosen evenly by a hash so that no directory is preferred.
 
@@ -34,20 +35,23 @@ def measure_reading(
         check: called for each file; raises to stop.
 
     Returns:
-        None when no file could be read.
+        None when no file could be read, or when the source is read in big parts, of which single files tell nothing.
     """
     files = plan.content.files
+    if files.batches is not None:
+        return None
+    locators = files.paths if files.locators is None else files.locators
     num_read = num_bytes = 0
     started = seconds = 0.0
     for attempt in range(PROBED_FILES):
         check()
         number = keyed_hash(str(attempt), 0, purpose=b"probe") % len(files)
         file = files[number]
-        if num_bytes + file.size_bytes > PROBE_BYTES:
+        if file.stamp == INLINE or num_bytes + file.size_bytes > PROBE_BYTES:
             continue
         started = time.perf_counter()
         try:
-            for _ in reader.pieces(file.path, file.size_bytes, file.mtime_ns):
+            for _ in reader.pieces(locators[number], file.size_bytes, file.stamp):
                 pass
         except PackError:
             continue  # a build will say which file and why

@@ -1,7 +1,7 @@
 """All shards → ``manifest.json``, written last: the commit of the whole dataset."""
 
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import dataclass
 
 from packer.plan import PackPlan
 from packer.sources.files import Skips
@@ -15,13 +15,22 @@ from shards.manifest import MANIFEST_NAME, ExtensionEntry, Manifest, ShardEntry,
 from shards.strict_json import JsonValue
 
 
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What the manifest tells people about the source."""
+
+    kind: str
+    path: str
+    """As the user gave it."""
+    skips: Skips
+
+
 def make_manifest(
     plan: PackPlan,
     results: Mapping[int, ShardResult],
     *,
     options: Mapping[str, JsonValue],
-    source_path: str,
-    skips: Skips,
+    source: SourceFacts,
 ) -> Manifest:
     """Describe a finished dataset.
 
@@ -29,8 +38,7 @@ def make_manifest(
         plan: of the dataset.
         results: of every shard, by number.
         options: that shaped the data, for people.
-        source_path: as the user gave it, for people.
-        skips: what was left out of the source.
+        source: for people.
     """
     by_split: dict[str, list[int]] = {}
     for number, shard in enumerate(plan.shards):
@@ -48,6 +56,7 @@ def make_manifest(
         for name, numbers in sorted(by_split.items())
     )
     files, classes = plan.content.files, plan.content.classes
+    skipped: dict[str, JsonValue] = {reason.value: count for reason, count in sorted(source.skips.counts.items())}
     return Manifest(
         shard_format=plan.options.format_name,
         block_bytes=BLOCK_BYTES,
@@ -55,11 +64,11 @@ def make_manifest(
         classes=classes.names if classes is not None else (),
         packer={"program": "shardferry pack", "version": __version__, "options": options},
         source={
-            "kind": "tree",
-            "path": printable(source_path),
+            "kind": source.kind,
+            "path": printable(source.path),
             "num_files": len(files),
             "size_bytes": files.size_bytes,
-            "skipped": cast("Mapping[str, JsonValue]", {reason.value: n for reason, n in sorted(skips.counts.items())}),
+            "skipped": skipped,
         },
     )
 

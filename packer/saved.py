@@ -1,7 +1,7 @@
 """The plan as it is saved beside the shards, so that a later run knows whether it goes on with the same work.
 
-Two files: ``plan.json`` (options, totals, and a digest of each shard's plan) and ``sources.tsv.gz`` (size, modification
-time and path of every source file), which is only read to name the differences.
+Two files: ``plan.json`` (options, totals, and a digest of each shard's plan) and ``sources.tsv.gz`` (size, stamp and
+path of every source file), which is only read to name the differences.
 """
 
 import gzip
@@ -171,7 +171,7 @@ def _merge_differences(old: Iterator[SourceFile], new: Iterator[SourceFile]) -> 
         elif before is not None and now is not None:
             if before.size_bytes != now.size_bytes:
                 yield f"source file {_name(now)}: had {before.size_bytes} bytes, now {now.size_bytes}"
-            elif before.mtime_ns != now.mtime_ns:
+            elif before.stamp != now.stamp:
                 yield f"source file {_name(now)}: was modified since"
             before, now = next(old, None), next(new, None)
 
@@ -181,11 +181,11 @@ def _name(file: SourceFile) -> str:
 
 
 def write_sources(files: SourceFiles, target: IO[bytes]) -> None:
-    """Write the table of source files: ``size<TAB>mtime_ns<TAB>path`` a line, gzip without a date or name."""
+    """Write the table of source files: ``size<TAB>stamp<TAB>path`` a line, gzip without a date or name."""
     with gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=target, mtime=0) as packed:
         writer = io.BufferedWriter(packed, 1024 * 1024)
-        for path, size, mtime_ns in zip(files.paths, files.sizes, files.mtimes_ns, strict=True):
-            writer.write(b"%d\t%d\t%s\n" % (size, mtime_ns, _escape(path)))
+        for path, size, stamp in zip(files.paths, files.sizes, files.stamps, strict=True):
+            writer.write(b"%d\t%d\t%s\n" % (size, stamp, _escape(path)))
         writer.flush()
         writer.detach()
 
@@ -198,8 +198,8 @@ def read_sources(source: IO[bytes]) -> Iterator[SourceFile]:
     """
     with gzip.GzipFile(mode="rb", fileobj=source) as packed:
         for line in packed:
-            size, mtime_ns, path = line.rstrip(b"\n").split(b"\t")
-            yield SourceFile(_unescape(path), int(size), int(mtime_ns))
+            size, stamp, path = line.rstrip(b"\n").split(b"\t")
+            yield SourceFile(_unescape(path), int(size), int(stamp))
 
 
 def _escape(path: bytes) -> bytes:

@@ -17,11 +17,19 @@ class StopFlag:
 
     Args:
         budget_seconds: time from now until the deadline; None for none.
+        is_patient: a second signal changes nothing; for workers, which get the terminal's and their parent's.
         clock: seconds from any start, never going back.
     """
 
-    def __init__(self, budget_seconds: float | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        budget_seconds: float | None = None,
+        *,
+        is_patient: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.reason: str | None = None
+        self._is_patient = is_patient
         self._clock = clock
         self._deadline = None if budget_seconds is None else clock() + budget_seconds
 
@@ -60,6 +68,6 @@ class StopFlag:
                 signal.signal(number, handler)
 
     def _take_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self.reason is not None:
+        if self.reason is not None and not self._is_patient:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name

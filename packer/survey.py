@@ -110,7 +110,7 @@ class PlanFacts:
     @property
     def overhead_share(self) -> float:
         """Part of the shards' bytes that is overhead, 0 to 1."""
-        return self.overhead_bytes / self.plan.size_bytes
+        return self.overhead_bytes / max(self.plan.size_bytes, 1)
 
     @property
     def num_opens_saved(self) -> int:
@@ -235,6 +235,8 @@ def _survey_splits(plan: PackPlan) -> tuple[SplitFacts, ...]:
 def _estimate_size(plan: PackPlan, member_bytes: int, sample_size: SizeFunction) -> int:
     """Size of the samples in a format, from evenly spread ones; 0 when the format cannot hold one of these."""
     num_samples, content = len(plan.order), plan.content
+    if not num_samples:  # nothing is new for --append-to
+        return 0
     chosen = plan.order[:: -(-num_samples // ESTIMATED_SAMPLES)]
     overhead_bytes = 0
     try:

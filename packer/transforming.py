@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from packer.fill import HoleFiller
-from packer.plan import INLINE, ShardPlan
+from packer.plan import ShardPlan
+from packer.sources.files import INLINE
 from packer.transform import OutputSample, apply_transform
 from packer.transform_code import load_transform
 from shards.errors import TransformError
@@ -101,5 +102,5 @@ def _plan_of(plan: ShardPlan, outputs: list[OutputSample]) -> ShardPlan:
         extensions=tuple(extension for extension, _ in members),
         sources=tuple(data for _, data in members),
         sizes=array("Q", (len(data) for _, data in members)),
-        mtimes_ns=array("q", [INLINE]) * len(members),
+        stamps=array("q", [INLINE]) * len(members),
     )

@@ -14,10 +14,10 @@ from itertools import islice
 from typing import Self
 
 from packer.fill import HoleFiller
-from packer.plan import INLINE, ShardPlan
-from packer.read import SourceReader
+from packer.plan import ShardPlan
 from packer.sink import ShardSink
-from packer.sources.tree import TreeRoot
+from packer.sources.files import INLINE
+from packer.sources.origin import Origin
 from packer.stores.open import open_store
 from packer.stream import stream_sample
 from packer.transform import Transformed, account
@@ -61,16 +61,16 @@ class ShardWriter:
     """Writes shard after shard with the same buffers and threads; a context manager.
 
     Args:
-        root: where the source files lie.
+        origin: where the members' bytes lie.
         read_threads: fixed number of reading threads; None measures.
         report: called once per buffer.
         sink: only tests need another than the default.
     """
 
     def __init__(
-        self, root: TreeRoot, read_threads: int | None, report: ReportProgress, sink: ShardSink | None = None
+        self, origin: Origin, read_threads: int | None, report: ReportProgress, sink: ShardSink | None = None
     ) -> None:
-        self._reader = SourceReader(root)
+        self._reader = origin.open_reader()
         self._filler = HoleFiller(self._reader, read_threads)
         self._sink = ShardSink() if sink is None else sink
         self._report = report
@@ -80,6 +80,7 @@ class ShardWriter:
 
     def __exit__(self, *_: object) -> None:
         self._filler.close()
+        self._reader.close()
         self._sink.close()
 
     def write(self, plan: ShardPlan, directory: str) -> ShardResult:
@@ -186,9 +187,9 @@ class ShardWriter:
         self._report(1, 0)
 
     def _pieces(self, plan: ShardPlan, member: int) -> Iterator[bytes]:
-        if plan.mtimes_ns[member] == INLINE:
+        if plan.stamps[member] == INLINE:
             return iter((plan.sources[member],))
-        return self._reader.pieces(plan.sources[member], plan.sizes[member], plan.mtimes_ns[member])
+        return self._reader.pieces(plan.sources[member], plan.sizes[member], plan.stamps[member])
 
 
 def _nothing(plan: ShardPlan, transformed: Transformed) -> ShardResult:

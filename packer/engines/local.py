@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
@@ -43,7 +44,7 @@ def run_in_process(
         check()
 
     results = {}
-    with ShardWriter(setting.root, setting.read_threads, report_and_check) as writer:
+    with ShardWriter(setting.origin, setting.read_threads, report_and_check) as writer:
         for number in work_order(plan, setting.directory):
             check()
             results[number] = finish_shard(writer, plan.shard_plan(number), setting.directory, report_and_check)
@@ -98,6 +99,7 @@ class _Worker:
         self.connection, theirs = context.Pipe()
         self.shard_number = -1
         self.process: SpawnProcess = context.Process(target=_work, args=(theirs, setting), daemon=True)
+        resource_tracker.ensure_running()  # its start unblocks signals
         # a signal that arrives before the worker has its handlers would end it with a traceback
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
@@ -164,7 +166,7 @@ class _Worker:
 
 def _work(connection: Connection, setting: Setting) -> None:
     """The worker process: finish shard after shard until told to end."""
-    stop = StopFlag()
+    stop = StopFlag(is_patient=True)
     with stop.set_by_signals():
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -173,7 +175,7 @@ def _work(connection: Connection, setting: Setting) -> None:
             stop.check()
             connection.send((num_samples, num_bytes))
 
-        with ShardWriter(setting.root, setting.read_threads, report) as writer:
+        with ShardWriter(setting.origin, setting.read_threads, report) as writer:
             try:
                 while True:
                     plan: ShardPlan | None = connection.recv()

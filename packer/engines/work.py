@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from packer.plan import PackPlan
-from packer.sources.tree import TreeRoot
+from packer.sources.origin import Origin
 from packer.write import ReportProgress, ShardResult
 
 
@@ -13,8 +13,8 @@ from packer.write import ReportProgress, ShardResult
 class Setting:
     """What is the same for all shards; travels to each worker once."""
 
-    root: TreeRoot
-    """Where the source files lie."""
+    origin: Origin
+    """Where the members' bytes lie."""
     directory: str
     """Of the dataset, absolute."""
     read_threads: int | None

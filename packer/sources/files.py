@@ -8,8 +8,17 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 from packer.columns import BytesColumn
+from packer.sources.origin import Origin
+
+INLINE = -(2**63)
+"""In the place of a stamp: the locator is the member's bytes themselves, which then lie in the plan."""
+
+WINDOW_BYTES = 64 * 1024 * 1024
+"""Samples of sources that are read in big parts are mixed within parts of about so many bytes, which a packer process
+holds in memory; see :mod:`packer.windows`. Two windows are held: a shard may end in one and go on in the next."""
 
 LISTED_SKIPS = 20
 """How many names are kept per reason; the rest is only counted."""
@@ -32,42 +41,94 @@ class SkipReason(StrEnum):
     """A sample, named by its key, that no list of a split names."""
     TRANSFORM = "transform"
     """A sample, named by its key, that the transform dropped."""
+    EXCLUDED = "excluded"
+    """Matches ``--exclude``, or no ``--include``."""
+    FOLDER_MARKER = "folder-marker"
+    """An object of no bytes that some programs make to show an empty folder."""
+    NO_VALUE = "no-value"
+    """A row of a table without a value where the sample's data should be."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One small input file."""
+    """One small input file, or what will be a member like one: an archive's member, an object, a cell of a table."""
 
     path: bytes
     """Relative to the root of the source, components joined by ``/``, any bytes but NUL."""
     size_bytes: int
-    mtime_ns: int
+    stamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """A part of a source that is read as a whole."""
+
+    size_bytes: int
+    """In memory."""
+    run: int
+    """Parts of one run are read quickly only in their order: those of a compressed archive."""
 
 
 class SourceFiles:
-    """Source files in ascending byte order of their paths."""
+    """Source files in ascending byte order of their paths, in columns.
 
-    __slots__ = ("mtimes_ns", "paths", "sizes")
+    Attributes:
+        paths: what keys and extensions are made of.
+        sizes: in bytes.
+        stamps: what tells one version of a file from another: its modification time in ns, or a number made from an
+            object's ETag; :data:`INLINE` for bytes that lie in the plan.
+        locators: what the reader of the source needs to find the bytes; None when that is the path.
+        dots: where in the decoded path the dot lies that ends the key, for sources that know it; None leaves it to
+            the key rule. -1 does so for one file.
+        batches: of sources that are read in big parts: number of the part in :attr:`parts`; None when every file can
+            be read for itself.
+        parts: what has to be read as a whole, such as a row group, in the order of the source.
+    """
+
+    __slots__ = ("batches", "dots", "locators", "parts", "paths", "sizes", "stamps")
 
     def __init__(self) -> None:
         self.paths = BytesColumn()
         self.sizes = array("Q")
-        self.mtimes_ns = array("q")
+        self.stamps = array("q")
+        self.locators: list[bytes] | None = None
+        self.dots: array[int] | None = None
+        self.batches: array[int] | None = None
+        self.parts: list[SourcePart] = []
 
-    def append(self, path: bytes, size_bytes: int, mtime_ns: int) -> None:
-        """Add a file; the caller keeps the order."""
+    def append(self, path: bytes, size_bytes: int, stamp: int) -> None:
+        """Add a file of a source that has neither locators nor dots nor batches."""
         self.paths.append(path)
         self.sizes.append(size_bytes)
-        self.mtimes_ns.append(mtime_ns)
+        self.stamps.append(stamp)
+
+    def sort(self) -> None:
+        """Bring files of any order into that of their paths."""
+        order = sorted(range(len(self.paths)), key=self.paths.__getitem__)
+        self.paths = BytesColumn(map(self.paths.__getitem__, order))
+        self.sizes = array("Q", map(self.sizes.__getitem__, order))
+        self.stamps = array("q", map(self.stamps.__getitem__, order))
+        if self.locators is not None:
+            self.locators = [self.locators[number] for number in order]
+        if self.dots is not None:
+            self.dots = array("l", map(self.dots.__getitem__, order))
+        if self.batches is not None:
+            self.batches = array("L", map(self.batches.__getitem__, order))
+
+    def same_paths(self) -> Iterator[tuple[int, int]]:
+        """Numbers of neighbours that have the same path."""
+        for number, (left, right) in enumerate(pairwise(self.paths)):
+            if left == right:
+                yield number, number + 1
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, number: int) -> SourceFile:
-        return SourceFile(self.paths[number], self.sizes[number], self.mtimes_ns[number])
+        return SourceFile(self.paths[number], self.sizes[number], self.stamps[number])
 
     def __iter__(self) -> Iterator[SourceFile]:
-        return map(SourceFile, self.paths, self.sizes, self.mtimes_ns)
+        return map(SourceFile, self.paths, self.sizes, self.stamps)
 
     @property
     def size_bytes(self) -> int:
@@ -81,6 +142,13 @@ class Skips:
 
     counts: dict[SkipReason, int] = field(default_factory=dict)
     names: dict[SkipReason, list[str]] = field(default_factory=dict)
+
+    def take(self, others: "Skips") -> None:
+        """Count what another step left out, too."""
+        for reason, count in others.counts.items():
+            self.counts[reason] = self.counts.get(reason, 0) + count
+            names = self.names.setdefault(reason, [])
+            names.extend(others.names[reason][: LISTED_SKIPS - len(names)])
 
     def add(self, reason: SkipReason, path: bytes) -> None:
         """Count one thing that was left out."""
@@ -102,6 +170,7 @@ class FoundFiles:
     files: SourceFiles
     skips: Skips
     num_directories: int
+    origin: Origin
 
 
 def display_path(path: bytes) -> str:

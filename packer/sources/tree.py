@@ -4,6 +4,7 @@ Rules:
     * The order is that of the bytes of the relative paths, whatever the filesystem or the locale says.
     * Paths are bytes from end to end, so that any name can be opened again.
     * Everything left out is counted and named by reason; what cannot be read is an error before a byte is written.
+    * What the user's globs leave out is not looked at, and a directory they leave out is not entered.
     * Only regular files become source files. Fifos, sockets and devices are never opened, not even for a look.
 """
 
@@ -12,9 +13,14 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 from packer.sources.files import FoundFiles, SkipReason, Skips, SourceFiles, display_path
+from packer.sources.names import EVERYTHING, Globs, NameFilter, leftover_reason
+from packer.sources.tree_read import TreeRoot
 from shards.errors import SourceError, list_offenders, printable
+
+_name_of = attrgetter("name")
 
 
 class SymlinkPolicy(StrEnum):
@@ -25,64 +31,70 @@ class SymlinkPolicy(StrEnum):
     ERROR = "error"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeOptions:
+    """How a tree is walked."""
+
+    symlinks: SymlinkPolicy = SymlinkPolicy.FOLLOW
+    globs: Globs = EVERYTHING
+    skips_unreadable: bool = False
+    """Leave out and count what cannot be read, instead of an error. The kernel is then asked about every file, not only
+    about those whose mode seems to refuse."""
+
+
 @dataclass(frozen=True, slots=True)
-class TreeRoot:
-    """How a packer process opens the files of a tree; travels inside a shard plan."""
+class TreeSource:
+    """A directory tree; see :class:`packer.sources.source.Source`."""
 
-    path: bytes
-    follows_symlinks: bool
+    root: str
+    options: TreeOptions
+    excluded: str | None = None
+    """The destination, which must not be met in the walk."""
+    kind = "tree"
 
-    @property
-    def open_flags(self) -> int:
-        """Flags for ``os.open``: never blocks on a fifo that took a file's place since the walk."""
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-        return flags if self.follows_symlinks else flags | os.O_NOFOLLOW
+    def scan(self, check: Callable[[], None]) -> FoundFiles:
+        """Walk the tree."""
+        return scan_tree(self.root, self.options, excluded=self.excluded, check=check)
 
 
 def scan_tree(
-    root: str,
-    policy: SymlinkPolicy,
-    *,
-    excluded: str | None = None,
-    skips_unreadable: bool = False,
-    check: Callable[[], None] = lambda: None,
+    root: str, options: TreeOptions, *, excluded: str | None = None, check: Callable[[], None] = lambda: None
 ) -> FoundFiles:
     """Walk a tree.
 
     Args:
         root: directory to walk.
-        policy: what to do with symbolic links.
+        options: how.
         excluded: a directory that must not be met in the walk (the destination).
-        skips_unreadable: leave out and count what cannot be read, instead of an error. The kernel is then asked about
-            every file, not only about those whose mode seems to refuse.
         check: called once per directory; raises to stop the walk.
 
     Raises:
         SourceError: the root is missing or no directory, something below cannot be read, or a link is refused.
     """
-    walk = _Walk(os.fsencode(root), policy, _identity_or_none(excluded), check)
-    walk.skips_unreadable = skips_unreadable
+    walk = _Walk(os.fsencode(root), options, _identity_or_none(excluded), check)
     walk.run()
-    return FoundFiles(walk.files, walk.skips, walk.num_directories)
+    origin = TreeRoot(os.fsencode(os.path.abspath(root)), options.symlinks is SymlinkPolicy.FOLLOW)
+    return FoundFiles(walk.files, walk.skips, walk.num_directories, origin)
 
 
 class _Walk:
     """State of one walk: a stack of open levels instead of recursion, for trees deeper than Python's stack."""
 
     def __init__(
-        self, root: bytes, policy: SymlinkPolicy, excluded: tuple[int, int] | None, check: Callable[[], None]
+        self, root: bytes, options: TreeOptions, excluded: tuple[int, int] | None, check: Callable[[], None]
     ) -> None:
         self.files = SourceFiles()
         self.skips = Skips()
         self.num_directories = 0
-        self.skips_unreadable = False
         self._root = root
-        self._policy = policy
+        self._policy = options.symlinks
+        self._filter = NameFilter(options.globs)
+        self._skips_unreadable = options.skips_unreadable
         self._excluded = excluded
         self._check = check
         self._unreadable: list[str] = []
         self._refused_links: list[bytes] = []
-        self._reader = _ReadRight()
+        self._reader = ReadRight()
 
     def run(self) -> None:
         """Walk the whole tree, then raise if anything in it was unreadable or refused."""
@@ -109,16 +121,19 @@ class _Walk:
             else:
                 self._visit_file(entry, path)
         self._raise_complaints()
+        self._filter.raise_unused()
 
     def _list_directory(self, directory: bytes, prefix: bytes) -> "list[tuple[bytes, os.DirEntry[bytes], bytes]]":
         """List what may be packed, in reverse order, skipping and counting the rest."""
         self._check()
         self.num_directories += 1
         kept = []
+        is_open = self._filter.is_open
         with os.scandir(directory) as found:
-            for entry in found:
+            # sorted here, too, so that what is left out or refused is listed in the same order everywhere
+            for entry in sorted(found, key=_name_of):
                 name = entry.name
-                reason = _skip_reason(name)
+                reason = leftover_reason(name)
                 if reason is not None:
                     self.skips.add(reason, prefix + name)
                     continue
@@ -130,10 +145,16 @@ class _Walk:
                 except OSError as error:  # a link that leads to itself, or through a directory that is closed to us
                     self._complain(prefix + name, error.strerror)
                     continue
+                if not is_open and not self._is_wanted(prefix + name, is_directory=is_directory):
+                    self.skips.add(SkipReason.EXCLUDED, prefix + name)
+                    continue
                 # a directory sorts as if its name ended in "/", which gives the byte order of whole paths
                 kept.append((name + b"/" if is_directory else name, entry, prefix))
         kept.sort(key=_first, reverse=True)
         return kept
+
+    def _is_wanted(self, path: bytes, *, is_directory: bool) -> bool:
+        return not self._filter.excludes_directory(path) if is_directory else self._filter.admits(path)
 
     def _leave_link(self, path: bytes) -> None:
         if self._policy is SymlinkPolicy.ERROR:
@@ -169,17 +190,17 @@ class _Walk:
         if not stat.S_ISREG(status.st_mode):
             self.skips.add(SkipReason.SPECIAL_FILE, path)
             return
-        may_read = _kernel_grants(entry.path) if self.skips_unreadable else self._reader.may_read(status, entry.path)
+        may_read = _kernel_grants(entry.path) if self._skips_unreadable else self._reader.may_read(status, entry.path)
         if not may_read:
             self._complain(path, "Permission denied")
             return
         self.files.append(path, status.st_size, status.st_mtime_ns)
 
     def _complain(self, path: bytes, reason: str | None) -> None:
-        if self.skips_unreadable:
+        if self._skips_unreadable:
             self.skips.add(SkipReason.UNREADABLE, path)
-            return
-        self._unreadable.append(f"{printable(display_path(path))}: {reason}")
+        else:
+            self._unreadable.append(f"{printable(display_path(path))}: {reason}")
 
     def _raise_complaints(self) -> None:
         if self._refused_links:
@@ -198,7 +219,7 @@ class _Walk:
             )
 
 
-class _ReadRight:
+class ReadRight:
     """Tells from a file's mode whether this process may read it.
 
     Asking the kernel costs a system call per file, and a round trip on network filesystems. So only a mode that
@@ -211,6 +232,7 @@ class _ReadRight:
         self._groups = frozenset({os.getegid(), *os.getgroups()})
 
     def may_read(self, status: os.stat_result, path: bytes) -> bool:
+        """Whether a file of this status may be read."""
         mode = status.st_mode
         if self._uid == 0 or mode & 0o444 == 0o444:
             return True
@@ -229,14 +251,6 @@ def _kernel_grants(path: bytes) -> bool:
 
 def _first(entry: "tuple[bytes, os.DirEntry[bytes], bytes]") -> bytes:
     return entry[0]
-
-
-def _skip_reason(name: bytes) -> SkipReason | None:
-    if not name.startswith(b"."):
-        return SkipReason.APPLE_DOUBLE if name == b"__MACOSX" else None
-    if name.startswith(b"._") or name == b".DS_Store":
-        return SkipReason.APPLE_DOUBLE
-    return SkipReason.NFS_LEFTOVER if name.startswith(b".nfs") else SkipReason.HIDDEN
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -22,7 +22,8 @@ from packer.locations import scheme_of
 from packer.stores.base import READ_BYTES
 from packer.stores.object_errors import explain_errors
 from packer.stores.pending import MultipartUpload, StagedUpload, Upload
-from packer.stores.uploads import list_uploads
+from packer.stores.s3_upload import S3Upload, put_object
+from packer.stores.uploads import is_s3, list_uploads
 from shards.errors import RemoteError, RemoteMissingError, SizeMismatchError, printable
 from shards.index import ShardIndex
 
@@ -37,8 +38,10 @@ MAX_PARTS = 10_000
 PARTIAL_PREFIX = ".pack/partial/"
 """Where drivers that cannot keep a file invisible write it, until it is moved to its name."""
 
-_HOLDING_BACK = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"})
-"""Drivers whose files are uploads that stay invisible until they are committed."""
+_HOLDING_BACK = frozenset({"gs", "gcs", "abfs", "abfss", "az", "adl"})
+"""Other drivers whose files are uploads that stay invisible until they are committed."""
+
+_S3_SCHEMES = frozenset({"s3", "s3a"})
 
 _SECRET = re.compile(r"//[^/@]*@")
 
@@ -123,14 +126,16 @@ class ObjectStore:
     def open_upload(self, name: str, part_bytes: int) -> "Upload":
         """Open a file of the driver that stays invisible until it is committed."""
         url = self._url(name)
-        holds_back = not _HOLDING_BACK.isdisjoint(_protocols(self._fs))
-        path = self._path(name if holds_back else f"{PARTIAL_PREFIX}{name}")
         try:
             with explain_errors(url):
-                if not holds_back:
-                    self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-                    return StagedUpload(self._fs, self._fs.open(path, "wb"), path, self._path(name))
-                return MultipartUpload(self._fs.open(path, "wb", block_size=part_bytes, autocommit=False))
+                if is_s3(self._fs):
+                    return S3Upload(self._fs, self._path(name), part_bytes)
+                if not _HOLDING_BACK.isdisjoint(_protocols(self._fs)):
+                    file = self._fs.open(self._path(name), "wb", block_size=part_bytes, autocommit=False)
+                    return MultipartUpload(file)
+                path = self._path(f"{PARTIAL_PREFIX}{name}")
+                self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+                return StagedUpload(self._fs, self._fs.open(path, "wb"), path, self._path(name))
         except FileNotFoundError as error:
             raise self._missing_place(error) from error
 
@@ -138,7 +143,10 @@ class ObjectStore:
         """Write a small object in one request."""
         try:
             with explain_errors(self._url(name)):
-                self._fs.pipe_file(self._path(name), data)
+                if is_s3(self._fs):
+                    put_object(self._fs, self._path(name), data)
+                else:
+                    self._fs.pipe_file(self._path(name), data)
         except FileNotFoundError as error:
             raise self._missing_place(error) from error
 
@@ -205,8 +213,13 @@ class GrowingObject:
             raise ValueError("the upload has ended")
         if self._size_bytes != expected_bytes:
             raise SizeMismatchError(self._url, expected_bytes, self._size_bytes, "nothing was committed")
-        with explain_errors(self._url):
-            self._upload.commit()
+        try:
+            with explain_errors(self._url):
+                self._upload.commit()
+        except FileNotFoundError:
+            # a repeated request may find the upload gone because the first one had completed it
+            if self._store.size_of(self._name) != expected_bytes:
+                raise
         self._upload = None
         actual_bytes = self._store.size_of(self._name)
         if actual_bytes != expected_bytes:
@@ -271,10 +284,18 @@ def _protocols(filesystem: Any) -> set[str]:
 
 
 def _open_filesystem(url: str, shown: str) -> tuple[Any, str]:
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if scheme_of(url) in _S3_SCHEMES:
+        # Ceph RGW refuses the trailing checksums that clients add over TLS; what is sent from here carries its MD5
+        configured = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
+        options["config_kwargs"] = {"request_checksum_calculation": "when_required", **configured}
     try:
-        filesystem, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        filesystem, root = fsspec.core.url_to_fs(url, **options)
     except (ImportError, ValueError) as error:
-        is_s3 = scheme_of(url) in {"s3", "s3a"}
-        advice = "pip install 'shardferry[s3]'" if is_s3 else "the scheme needs a driver that fsspec knows"
+        advice = (
+            "pip install 'shardferry[s3]'"
+            if scheme_of(url) in _S3_SCHEMES
+            else "the scheme needs a driver that fsspec knows"
+        )
         raise RemoteError(f"cannot open {printable(shown)}: {error}; {advice}", is_transient=False) from error
     return filesystem, root

@@ -30,7 +30,7 @@ def list_uploads(filesystem: Any, root: str, url: str) -> Iterator[Upload]:
         root: of the dataset, as the driver calls it.
         url: of the dataset, for messages.
     """
-    if not _is_s3(filesystem):
+    if not is_s3(filesystem):
         return
     bucket, prefix, _ = filesystem.split_path(root.rstrip("/") + "/.")
     prefix = prefix.removesuffix(".")
@@ -57,5 +57,6 @@ def abort_upload(filesystem: Any, upload: Upload, url: str) -> None:
         pass
 
 
-def _is_s3(filesystem: Any) -> bool:
+def is_s3(filesystem: Any) -> bool:
+    """Whether a driver is s3fs, whose requests can be made one by one."""
     return "s3" in getattr(filesystem, "protocol", ()) and hasattr(filesystem, "call_s3")

@@ -4,19 +4,20 @@ The source is looked through and grouped again, with the options that the manife
 stands on the files alone, not on what the packer once wrote about them. Sizes and dates prove nothing: all is read.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from packer.checks import Checks, MissingMembers, UnlistedSamples, require_members
 from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames, Samples, group_files
 from packer.labels import CLASS_EXTENSION, Labels, classify_samples
 from packer.samples_of import ListedSample, choose_shards, walk_shard
-from packer.sources.files import SourceFiles, display_path
-from packer.sources.tree import SymlinkPolicy, TreeRoot, scan_tree
-from packer.splits import DEFAULT_SPLIT, parse_split
+from packer.sources.choose import SourceRequest, choose_source
+from packer.sources.files import INLINE, SourceFiles, display_path
+from packer.sources.options import SourceOptions
+from packer.sources.tree import SymlinkPolicy
+from packer.splits import DEFAULT_SPLIT, OneSplit, SplitByDirectory
 from packer.stores.base import RangeReader
 from packer.stores.open import open_store
-from packer.unpack.extract import PIECE_BYTES
 from shardferry.console.units import format_count
 from shards.errors import LISTED_OFFENDERS, SourceError, printable
 from shards.index import IndexedMember
@@ -89,7 +90,7 @@ def compare_with_source(
     Args:
         location: of the dataset.
         manifest: of the dataset.
-        source: directory of the source files.
+        source: what was packed, as on the command line.
         report_bytes: called with the number of bytes compared since the last call; may raise to stop.
 
     Raises:
@@ -112,22 +113,32 @@ class _SourceSamples:
 
     def __init__(self, manifest: Manifest, source: str) -> None:
         kind = manifest.source.get("kind", "tree")
-        if kind not in {"tree", "adopted"}:
-            raise SourceError(f"a dataset made from a {kind} cannot be compared with files; only trees can")
-        if not os.path.isdir(source):
-            raise SourceError(f"{printable(source)} is no directory; give the one that was packed")
-        options = manifest.packer.get("options") if kind == "tree" else {}
+        options = manifest.packer.get("options") if kind != "adopted" else {}
         options = options if isinstance(options, Mapping) else {}
-        symlinks = SymlinkPolicy(str(options.get("symlinks", "follow")))
-        root = TreeRoot(os.fsencode(os.path.abspath(source)), symlinks is SymlinkPolicy.FOLLOW)
-        self._prefix = root.path.rstrip(b"/") + b"/"
-        self._flags = root.open_flags
-        self._files: SourceFiles = scan_tree(source, symlinks).files
-        self._samples: Samples = group_files(self._files, group_options(options))[0]
+        if options.get("transform"):
+            raise SourceError(
+                f"the dataset was packed with --transform {printable(str(options['transform']))}, so its members are "
+                "not those of the source; verify it without --against"
+            )
+        grouping = group_options(options)
+        request = SourceRequest(
+            path=source,
+            options=SourceOptions.from_recorded(options),
+            symlinks=SymlinkPolicy(str(options.get("symlinks", "follow"))),
+            key_rule=grouping.key_rule,
+            skips_unreadable=options.get("on_unreadable") == "skip",
+        )
+        scanned = choose_source(request).scan(lambda: None)
+        self._source = scanned.origin.open_reader()
+        self._files: SourceFiles = scanned.files
+        added = frozenset({CLASS_EXTENSION} if options.get("class_from_dir") else ())
+        grouped, skips = group_files(self._files, grouping)
+        self._samples: Samples = require_members(grouped, _recorded_checks(options), skips, added)
+        self._may_lack_samples = options.get("on_unlisted") == UnlistedSamples.SKIP.value
         self._classes: Labels | None = None
         self._class_numbers = {name: number for number, name in enumerate(manifest.classes)}
         if options.get("class_from_dir"):
-            rule = parse_split(str(options.get("split", DEFAULT_SPLIT)))
+            rule = SplitByDirectory() if options.get("split") == SplitByDirectory().text else OneSplit(DEFAULT_SPLIT)
             self._classes = classify_samples(self._samples, self._files, rule)
         self._number_of = {key: number for number, key in enumerate(self._samples.keys)}
         self._is_seen = bytearray(len(self._samples))
@@ -140,25 +151,27 @@ class _SourceSamples:
                 found.extra.add(member_name(sample.key, member.extension))
             return
         self._is_seen[number] = True
-        paths = {extension: self._files.paths[file] for extension, file in self._samples.members(number)}
+        files = dict(self._samples.members(number))
         inline = self._inline(number)
         for member in sample.members:
             name = member_name(sample.key, member.extension)
             if member.extension in inline:
                 is_same = reader.read_at(member.size, member.offset) == inline.pop(member.extension)
-            elif member.extension in paths:
-                is_same = self._is_same(paths.pop(member.extension), reader, member)
+            elif member.extension in files:
+                is_same = self._is_same(files.pop(member.extension), reader, member)
             else:
                 found.extra.add(name)
                 continue
             found.num_compared += 1
             if not is_same:
                 found.different.add(name)
-        for extension in (*paths, *inline):
+        for extension in (*files, *inline):
             found.missing.add(member_name(sample.key, extension))
 
     def add_missing(self, found: Comparison) -> None:
-        """Count what the dataset has nothing of."""
+        """Count what the dataset has nothing of; which samples no list of ``--split`` named is not recorded."""
+        if self._may_lack_samples:
+            return
         for number, is_seen in enumerate(self._is_seen):
             if not is_seen:
                 for _, file in self._samples.members(number):
@@ -170,18 +183,26 @@ class _SourceSamples:
         name = self._classes.names[self._classes.numbers[number]]
         return {CLASS_EXTENSION: b"%d" % self._class_numbers.get(name, -1)}
 
-    def _is_same(self, path: bytes, reader: RangeReader, member: IndexedMember) -> bool:
-        fd = os.open(self._prefix + path, self._flags)
-        try:
-            done = 0
-            while done < member.size:
-                theirs = os.read(fd, min(PIECE_BYTES, member.size - done))
-                if not theirs or reader.read_at(len(theirs), member.offset + done) != theirs:
-                    return False
-                done += len(theirs)
-            return not os.read(fd, 1)
-        finally:
-            os.close(fd)
+    def _is_same(self, number: int, reader: RangeReader, member: IndexedMember) -> bool:
+        files = self._files
+        size, stamp = files.sizes[number], files.stamps[number]
+        if size != member.size:
+            return False
+        locator = files.paths[number] if files.locators is None else files.locators[number]
+        done = 0
+        for theirs in (locator,) if stamp == INLINE else self._source.pieces(locator, size, stamp):
+            if reader.read_at(len(theirs), member.offset + done) != theirs:
+                return False
+            done += len(theirs)
+        return True
+
+
+def _recorded_checks(options: Mapping[str, JsonValue]) -> Checks:
+    """Which samples were left out because they lack members."""
+    required = options.get("require")
+    if not isinstance(required, list | tuple) or options.get("on_missing") != MissingMembers.SKIP.value:
+        return Checks()
+    return Checks(required=tuple(map(str, required)), missing=MissingMembers.SKIP)
 
 
 def group_options(options: Mapping[str, JsonValue]) -> GroupOptions:

@@ -1,7 +1,7 @@
 """Reads the members of a tar shard: where they lie, or their bytes with links resolved and holes filled."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, NoReturn
 
 from shards.errors import TarFormatError, printable
@@ -73,8 +73,15 @@ def read_files(
 class FileReader:
     """Gives the files among the members of a walk, and their data in bounded pieces."""
 
-    def __init__(self, walk: TarWalk) -> None:
+    def __init__(self, walk: TarWalk, take_other: Callable[[TarMember], None] = lambda _: None) -> None:
+        """Start at the position of a walk.
+
+        Args:
+            walk: over the shard.
+            take_other: called with each member that has no data: symbolic links, devices, directories.
+        """
         self._walk = walk
+        self._take_other = take_other
         self._earlier: _EarlierFiles | None = None
         self.num_others = 0
         """Members so far that have no data: links, devices, directories."""
@@ -96,6 +103,7 @@ class FileReader:
                 yield member, self._resolve(member)
             else:
                 self.num_others += 1
+                self._take_other(member)
 
     def pieces(self, member: TarMember, file: TarMember) -> Iterable[bytes]:
         """Read the data of the current member in pieces of at most :data:`PIECE_BYTES`, holes as zeros.

@@ -342,7 +342,7 @@ def test_source_inside_and_around_the_destination_is_refused(config, tmp_path):
     ("make", "part"),
     [
         (lambda path: None, "there is no"),
-        (lambda path: path.write_bytes(b""), "is no directory"),
+        (lambda path: path.write_bytes(b""), "is no source that is known"),
         (lambda path: path.mkdir(), "there is no file to pack"),
         (lambda path: (path.mkdir(), (path / ".hidden").write_bytes(b"")), "1 entries were left out"),
     ],

@@ -1,5 +1,6 @@
 """kill -9 at random moments: no file under a final name is ever incomplete, and the next run gives the same bytes."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -59,3 +60,25 @@ def test_killed_at_any_moment_the_next_run_gives_the_same_bytes(make_tree, tmp_p
             assert finish(out) == expected
             shutil.rmtree(out)
     assert num_inside >= 3, "the kills came too late to mean anything"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_to_the_whole_process_group_ends_quietly_at_any_moment(make_tree, many_files, tmp_path, number):
+    """What Ctrl-C does: the workers get it too, whatever they are just doing."""
+    source = make_tree(many_files)
+    codes = set()
+    for round_number in range(8):
+        out = str(tmp_path / f"out{round_number}")
+        command = [PACK, "build", source, out, "--shard-size", "16KiB", "--jobs", "2", "--quiet"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+        deadline = time.monotonic() + 30
+        while not os.path.exists(f"{out}/.pack/plan.json") and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(0.04 * round_number)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        stderr = process.communicate(timeout=60)[1]
+        assert b"Traceback" not in stderr, stderr
+        assert process.returncode in {0, -number, 128 + number}, stderr
+        codes.add(process.returncode)
+    assert 128 + number in codes

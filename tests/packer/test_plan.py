@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.plan import INLINE
+from packer.sources.files import INLINE
 from packer.splits import parse_split
 from shards.errors import OversizeSampleError, SourceError
 from shards.formats import FORMATS
@@ -93,7 +93,7 @@ def test_each_split_has_its_own_shards(plan_of):
 def test_class_numbers_are_members_in_the_plan_itself(plan_of):
     plan = plan_of({"cat/1.jpg": 5, "ant/1.jpg": 5, "ant/1.ab": 5}, has_classes=True, seed=None).shard_plan(0)
     assert plan.extensions == ("ab", "cls", "jpg", "cls", "jpg")
-    inline = [source for source, mtime in zip(plan.sources, plan.mtimes_ns, strict=True) if mtime == INLINE]
+    inline = [source for source, stamp in zip(plan.sources, plan.stamps, strict=True) if stamp == INLINE]
     assert inline == [b"0", b"1"]
 
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.sources.files import SkipReason
-from packer.sources.tree import SymlinkPolicy, scan_tree
+from packer.sources.tree import SymlinkPolicy, TreeOptions, scan_tree
 from shards.errors import SourceError, StoppedError
 
 
-def scan(root, policy="follow", **how):
-    return scan_tree(str(root), SymlinkPolicy(policy), **how)
+def scan(root, policy="follow", *, excluded=None, check=lambda: None, **options):
+    return scan_tree(str(root), TreeOptions(symlinks=SymlinkPolicy(policy), **options), excluded=excluded, check=check)
 
 
 def test_paths_come_in_byte_order_whatever_the_directory_order(make_tree):
@@ -28,7 +28,7 @@ def test_sizes_and_times_are_those_of_the_files(make_tree):
     os.utime(f"{root}/a.x", ns=(1, 1_700_000_000_123_456_789))
     found = scan(root)
     assert [(file.path, file.size_bytes) for file in found.files] == [(b"a.x", 5), (b"b.x", 0)]
-    assert found.files[0].mtime_ns == 1_700_000_000_123_456_789
+    assert found.files[0].stamp == 1_700_000_000_123_456_789
 
 
 NASTY_NAMES = [

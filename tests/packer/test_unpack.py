@@ -3,7 +3,6 @@ import json
 import os
 import stat
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -319,12 +318,15 @@ def test_names_with_which_webdataset_makes_a_sample_of_its_own_are_found(pack_he
     assert "dir/._a.jpg (key dir/, extension _a.jpg)" in done.stderr
 
 
-def test_nothing_is_assumed_about_other_sources(packed, pack_here):
-    source, destination = packed
-    path = Path(destination, "manifest.json")
-    manifest = Manifest.from_json(path.read_bytes(), name="m")
-    path.chmod(0o644)
-    path.write_bytes(replace(manifest, source={"kind": "table"}).to_json())
-    done = pack_here("verify", destination, "--against", source, "--quiet")
-    assert done.returncode == 66
-    assert "only trees can" in done.stderr
+def test_archive_is_compared_like_a_tree(pack_here, tmp_path):
+    for name, data in (("a.tar", b"one"), ("b.tar", b"two")):
+        with tarfile.open(tmp_path / name, "w") as archive:
+            info = tarfile.TarInfo("x.jpg")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    destination = str(tmp_path / "out")
+    assert pack_here("build", str(tmp_path / "a.tar"), destination, "--quiet").returncode == 0
+    assert pack_here("verify", destination, "--against", str(tmp_path / "a.tar"), "--quiet").returncode == 0
+    done = pack_here("verify", destination, "--against", str(tmp_path / "b.tar"), "--quiet")
+    assert done.returncode == 65
+    assert "different from the source: x.jpg" in done.stderr

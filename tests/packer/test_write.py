@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from packer.fill import HoleFiller
-from packer.plan import INLINE, ShardPlan
-from packer.read import PIECE_BYTES, SourceReader
+from packer.plan import ShardPlan
 from packer.sink import ShardSink
-from packer.sources.tree import TreeRoot
+from packer.sources.files import INLINE
+from packer.sources.origin import PIECE_BYTES
+from packer.sources.tree_read import TreeReader, TreeRoot
 from packer.write import ShardWriter
 from shards.digests import crc32c
 from shards.errors import SizeMismatchError, SourceChangedError
@@ -25,7 +26,7 @@ FORMAT_NAMES = ["tar", "tfrecord"]
 def plan_of(root, samples, *, format_name="tar", name="train-000000.tar", extra_bytes=0):
     """Plan a shard of samples: key → extension → file name below the root, or bytes."""
     shard_format = FORMATS[format_name]
-    keys, counts, extensions, sources, sizes, mtimes = [], array("L"), [], [], array("Q"), array("q")
+    keys, counts, extensions, sources, sizes, stamps = [], array("L"), [], [], array("Q"), array("q")
     size_bytes = len(shard_format.end_marker)
     for key, members in samples.items():
         keys.append(key)
@@ -36,12 +37,12 @@ def plan_of(root, samples, *, format_name="tar", name="train-000000.tar", extra_
             if isinstance(source, bytes):
                 sources.append(source)
                 sizes.append(len(source))
-                mtimes.append(INLINE)
+                stamps.append(INLINE)
             else:
                 status = os.stat(f"{root}/{source}")
                 sources.append(source.encode())
                 sizes.append(status.st_size)
-                mtimes.append(status.st_mtime_ns)
+                stamps.append(status.st_mtime_ns)
             described.append((extension, sizes[-1]))
         size_bytes += shard_format.layout_sample(key, described).size
     return ShardPlan(
@@ -53,7 +54,7 @@ def plan_of(root, samples, *, format_name="tar", name="train-000000.tar", extra_
         extensions=tuple(extensions),
         sources=tuple(sources),
         sizes=sizes,
-        mtimes_ns=mtimes,
+        stamps=stamps,
     )
 
 
@@ -204,7 +205,7 @@ def test_file_that_became_a_link_is_refused_unless_links_are_followed(tmp_path, 
 def test_file_that_changes_while_it_is_read_is_noticed(tmp_path, make_tree):
     root = make_tree({"a.bin": bytes(4 * PIECE_BYTES)})
     status = os.stat(f"{root}/a.bin")
-    reader = SourceReader(TreeRoot(os.fsencode(root), True))
+    reader = TreeReader(TreeRoot(os.fsencode(root), True))
     pieces = reader.pieces(b"a.bin", status.st_size, status.st_mtime_ns)
     next(pieces)
     with open(f"{root}/a.bin", "r+b") as file:
@@ -221,7 +222,7 @@ def test_plan_that_does_not_add_up_is_never_committed(tmp_path, source, samples)
 
 
 def test_filler_takes_threads_when_opening_is_slow(tmp_path, make_tree):
-    class SlowReader(SourceReader):
+    class SlowReader(TreeReader):
         def read_into(self, *args):
             import time
 
@@ -232,7 +233,7 @@ def test_filler_takes_threads_when_opening_is_slow(tmp_path, make_tree):
     plan = plan_of(root, {f"{number}": {"bin": f"{number}.bin"} for number in range(200)})
     for reader, expected in (
         (SlowReader(TreeRoot(os.fsencode(root), True)), True),
-        (SourceReader(TreeRoot(os.fsencode(root), True)), False),
+        (TreeReader(TreeRoot(os.fsencode(root), True)), False),
     ):
         filler = HoleFiller(reader)
         target = memoryview(bytearray(2000))

@@ -15,7 +15,6 @@ class Defect:
     """False where the report may be right by chance."""
 
 
-ORDER = Defect(reason="what is left out or refused is listed in the order of the directory", is_strict=False)
 COUNT = Defect(reason="num_files counts files that were left out for having no key")
 ESCAPE = Defect(reason="keys without a dot are not escaped, so two names can give one key")
 UNSEEN = Defect(reason="names are stored that the webdataset library drops or dies of")
@@ -24,22 +23,6 @@ UNREADABLE = Defect(reason="a source that cannot be read is a usage error")
 BELOW_FILE = Defect(reason="a destination below a file is an error without advice")
 
 DEFECTS: dict[str, Defect] = {
-    "apple-double": ORDER,
-    "hidden": ORDER,
-    "nfs-leftovers": ORDER,
-    "links-broken": ORDER,
-    "links-loop": ORDER,
-    "links-refused": ORDER,
-    "links-skipped": ORDER,
-    "links-to-special-files": ORDER,
-    "links-to-themselves": ORDER,
-    "special-files": ORDER,
-    "unreadable-behind-a-link": ORDER,
-    "unreadable-but-hidden": ORDER,
-    "unreadable-directory": ORDER,
-    "unreadable-directory-listed-only": ORDER,
-    "unreadable-file": ORDER,
-    "unreadable-for-others": ORDER,
     "dots-trailing-allowed": COUNT,
     "dots-trailing-last-dot": COUNT,
     "keyless-no-extension-skipped": COUNT,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loaders import open_dataset
-from tests.packer.nasty.defects import DEFECTS, ORDER
+from tests.packer.nasty.defects import DEFECTS
 from tests.packer.nasty.entries import CannotPlantError
 from tests.packer.nasty.observe import make_place, observe, read_tar_members, run_pack
 from tests.packer.nasty.trees import TREES
@@ -159,7 +159,6 @@ def _files_below(root):
     return found
 
 
-@pytest.mark.xfail(reason=ORDER.reason, strict=True)
 def test_lists_of_what_is_left_out_do_not_depend_on_the_order_of_a_directory(tmp_path):
     source = tmp_path / "source"
     source.mkdir()

@@ -1,4 +1,4 @@
-"""Reads source files as they were planned, or says which one is not what the plan says.
+"""Reads the files of a tree as they were planned, or says which one is not what the plan says.
 
 Rules:
     * A file is opened once, read to its end and checked: a regular file, with the planned size and modification time.
@@ -10,14 +10,12 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from packer.sources.files import display_path
-from packer.sources.tree import TreeRoot
+from packer.sources.origin import PIECE_BYTES
 from shards.digests import crc32c
 from shards.errors import SourceChangedError, SourceError, printable
-
-PIECE_BYTES = 1024 * 1024
-"""Files are read in pieces of at most this size, which bounds memory and keeps the copy in the cache."""
 
 _CHANGED_ERRNOS = {
     errno.ENOENT: "no such file",
@@ -29,7 +27,26 @@ _CHANGED_ERRNOS = {
 """Errors of open and read that mean: another thing lies there now."""
 
 
-class SourceReader:
+@dataclass(frozen=True, slots=True)
+class TreeRoot:
+    """Where the files of a tree lie, for the packer processes: an :class:`packer.sources.origin.Origin`."""
+
+    path: bytes
+    """Absolute. The locator of a member is its path below."""
+    follows_symlinks: bool
+
+    @property
+    def open_flags(self) -> int:
+        """Flags for ``os.open``: never blocks on a fifo that took a file's place since the walk."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        return flags if self.follows_symlinks else flags | os.O_NOFOLLOW
+
+    def open_reader(self) -> "TreeReader":
+        """Nothing is opened before a file is read."""
+        return TreeReader(self)
+
+
+class TreeReader:
     """Reads files below one root. Safe to use from several threads."""
 
     __slots__ = ("_flags", "_prefix")
@@ -37,6 +54,9 @@ class SourceReader:
     def __init__(self, root: TreeRoot) -> None:
         self._prefix = root.path.rstrip(b"/") + b"/"
         self._flags = root.open_flags
+
+    def close(self) -> None:
+        """Do nothing: no file stays open between reads."""
 
     def read_into(self, path: bytes, size: int, mtime_ns: int, target: memoryview, offset: int) -> int:
         """Read a whole file into a place of a buffer.

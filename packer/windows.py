@@ -73,6 +73,12 @@ def _windows(parts: Sequence[int], files: SourceFiles) -> Iterator[list[int]]:
     window: list[int] = []
     size_bytes = 0
     for part in parts:
+        # what lies between is passed over in a run that is only read forward, and counts like what is read
+        passed_bytes = _bytes_between(window[-1], part, files) if window else 0
+        if size_bytes + passed_bytes > WINDOW_BYTES:
+            yield window
+            window, size_bytes, passed_bytes = [], 0, 0
+        size_bytes += passed_bytes
         window.append(part)
         size_bytes += files.parts[part].size_bytes
         if size_bytes >= WINDOW_BYTES:
@@ -80,3 +86,9 @@ def _windows(parts: Sequence[int], files: SourceFiles) -> Iterator[list[int]]:
             window, size_bytes = [], 0
     if window:
         yield window
+
+
+def _bytes_between(left: int, right: int, files: SourceFiles) -> int:
+    if files.parts[left].run != files.parts[right].run:
+        return 0
+    return sum(part.size_bytes for part in files.parts[left + 1 : right])

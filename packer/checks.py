@@ -112,7 +112,7 @@ class Checks:
         """What shaped the data, under the names of the flags; what was left at its default is not mentioned."""
         options: dict[str, JsonValue] = {}
         if self.required:
-            options["require"] = self.required
+            options["require"] = list(self.required)
             options["on_missing"] = self.missing.value
         if self.unreadable is not UnreadableFiles.ERROR:
             options["on_unreadable"] = self.unreadable.value

@@ -63,7 +63,7 @@ def _biggest_split(plan: PackPlan) -> tuple[int, int]:
     for shard in plan.shards:
         start, _ = spans.get(shard.split, (shard.start, 0))
         spans[shard.split] = (start, shard.end)
-    return max(spans.values(), key=lambda span: span[1] - span[0])
+    return max(spans.values(), key=lambda span: span[1] - span[0], default=(0, 0))
 
 
 def expected_distinct(counts: Iterable[int], window: int) -> float:

@@ -41,5 +41,5 @@ def report_plan(config: PackConfig, preview: Preview, cluster: Cluster | None, s
         required=config.checks.required,
         room=find_room(directory_of(config.destination)) if has_room else None,
         reading=reading,
-        proposal=None if cluster is None else propose_shards(plan, cluster, sample_size),
+        proposal=None if cluster is None or not plan.num_samples else propose_shards(plan, cluster, sample_size),
     )

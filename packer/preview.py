@@ -16,7 +16,7 @@ from packer.labels import CLASS_EXTENSION, classify_samples, split_samples
 from packer.locations import is_url, without_credentials
 from packer.plan import PackPlan, PlanContent, PlanOptions
 from packer.sources.choose import choose_source
-from packer.sources.files import Skips
+from packer.sources.files import INLINE, Skips
 from packer.sources.origin import Origin
 from packer.split_lists import split_by_list
 from packer.splits import SplitByList
@@ -57,7 +57,8 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
     source = choose_source(config.source_request)
     found = source.scan(stop.check)
     checks = config.checks
-    check_unreadable(found.skips, len(found.files), checks.max_skipped)
+    num_readable = len(found.files) - found.files.stamps.count(INLINE)
+    check_unreadable(found.skips, num_readable, checks.max_skipped)
     shown = printable(without_credentials(config.source))
     if not len(found.files):
         left_out = f"; {found.skips.total} entries were left out" if found.skips.total else ""

@@ -181,7 +181,7 @@ def _survey_extensions(plan: PackPlan) -> tuple[ExtensionFacts, ...]:
         total[code] += size
         largest[code] = max(largest[code], size)
     rows = [row for row in zip(samples.extensions, present, total, largest, strict=True) if row[1]]
-    if classes is not None:
+    if classes is not None and len(samples):
         digits = [len(str(number)) for number in range(len(classes.names))]
         rows.append((CLASS_EXTENSION, len(samples), sum(map(digits.__getitem__, classes.numbers)), max(digits)))
     return tuple(
@@ -235,7 +235,7 @@ def _survey_splits(plan: PackPlan) -> tuple[SplitFacts, ...]:
 def _estimate_size(plan: PackPlan, member_bytes: int, sample_size: SizeFunction) -> int:
     """Size of the samples in a format, from evenly spread ones; 0 when the format cannot hold one of these."""
     num_samples, content = len(plan.order), plan.content
-    if not num_samples:  # nothing is new for --append-to
+    if not num_samples:  # --append-to finds nothing new
         return 0
     chosen = plan.order[:: -(-num_samples // ESTIMATED_SAMPLES)]
     overhead_bytes = 0

@@ -200,7 +200,7 @@ class _SourceSamples:
 def _recorded_checks(options: Mapping[str, JsonValue]) -> Checks:
     """Which samples were left out because they lack members."""
     required = options.get("require")
-    if not isinstance(required, list | tuple) or options.get("on_missing") != MissingMembers.SKIP.value:
+    if not isinstance(required, list) or options.get("on_missing") != MissingMembers.SKIP.value:
         return Checks()
     return Checks(required=tuple(map(str, required)), missing=MissingMembers.SKIP)
 

@@ -3,15 +3,18 @@
 #   VENV    where the virtual environment lies        (make VENV=/elsewhere test)
 #   PYTHON  interpreter to make it with, 3.11 or newer (make PYTHON=python3.12 test)
 #   ARGS    more arguments for pytest                  (make test ARGS="-k tar -x")
+#   WORKERS processes that run tests                   (make test WORKERS=8)
 
 VENV ?= .venv
 PYTHON ?=
 ARGS ?=
+# processes that run tests at the same time; the tests are independent of one another
+WORKERS ?= 2
 
 BIN := $(VENV)/bin
 BOOTSTRAP := PYTHON="$(PYTHON)" sh scripts/bootstrap.sh "$(VENV)"
 PACKAGES := shards packer stager loaders shardferry
-CHECKED := $(PACKAGES) demo scripts tests
+CHECKED := $(PACKAGES) demo scripts tests benchmarks
 
 # a temporary directory of its own: sessions that share one clean up under each other's feet
 RUN_TESTS = scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(BIN)/pytest -q --basetemp="$$scratch/tests"
@@ -32,7 +35,7 @@ demo: installed ## pack, stage and train on a real dataset, step by step (the fi
 	@env -u PYTHONSAFEPATH $(BIN)/python demo/run.py
 
 test: installed ## the everyday tests, on the installed package (under 5 minutes)
-	@$(RUN_TESTS) -m "not slow" $(ARGS)
+	@$(RUN_TESTS) -n $(WORKERS) -m "not slow" $(ARGS)
 
 test-slow: installed ## the slower tests
 	@$(RUN_TESTS) -m "slow and not ceph" $(ARGS)
@@ -83,3 +86,5 @@ requirements:
 	@$(BOOTSTRAP) any
 
 include tests/ceph/ceph.mk
+include tests/datasets/datasets.mk
+include benchmarks/bench.mk

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shardferry.console import format_bytes, format_count, run_main
+from shardferry.console import format_bytes, format_count, name_variables, run_main
 from shards.errors import printable
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Examples:
 """
 
 
-@click.group(context_settings={"auto_envvar_prefix": "LOAD"}, epilog=EXAMPLES)
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
 def cli() -> None:
     """Look at a dataset as a training job will read it.
 
@@ -65,6 +65,9 @@ def inspect(
         sample = find_sample(place, key, split=split, verify=verify)
         lines = json_lines(sample) if as_json else render_sample(sample)
     click.echo("\n".join(lines))
+
+
+name_variables(inspect, "LOAD")
 
 
 def json_lines(summary: "DatasetSummary | SampleSummary") -> list[str]:

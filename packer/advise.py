@@ -192,7 +192,7 @@ def _about_shards(facts: PlanFacts, proposal: Proposal | None) -> Iterator[Advic
 
 
 def _about_big_files(facts: PlanFacts) -> Iterator[Advice]:
-    mean_bytes = facts.plan.content.files.size_bytes // max(facts.num_files, 1)
+    mean_bytes = facts.plan.source_bytes // max(facts.num_files, 1)
     if mean_bytes >= BIG_FILE_BYTES:
         yield Advice(
             Topic.BIG_FILES,

@@ -12,18 +12,15 @@ from packer import cli_options
 from packer.commands import MoreCommands, set_up_log, show
 from packer.locations import directory_of
 from shardferry import __version__
-from shardferry.console import ByteSize, Progress, run_main
+from shardferry.console import ByteSize, Progress, name_variables, run_main
 
 if TYPE_CHECKING:
     from packer.config import PackConfig
 
-CONTEXT = {"auto_envvar_prefix": "PACK", "help_option_names": ["-h", "--help"]}
-"""Option --shard-size can also be given as PACK_SHARD_SIZE; flag > environment > default."""
-
-_directory = click.Path(path_type=str)
+_directory = click.Path(path_type=str, readable=False)
 
 
-@click.group(cls=MoreCommands, context_settings=CONTEXT)
+@click.group(cls=MoreCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pack")
 def cli() -> None:
     """Pack many small files into few big shards, once, so that training reads them at full speed.
@@ -46,7 +43,7 @@ def cli() -> None:
     """  # noqa: D301 (click wants the character itself)
 
 
-@cli.command("build", context_settings=CONTEXT)
+@cli.command("build")
 @click.argument("source", type=_directory)
 @click.argument("destination", type=_directory)
 @click.option("--format", "format_name", type=click.Choice(["tar", "tfrecord"]), default="tar", show_default=True)
@@ -271,7 +268,10 @@ def _build(config: "PackConfig", *, dry_run: bool, as_json: bool) -> None:
     show(as_json, report.as_json, report.as_text)
 
 
-@cli.command("inspect", context_settings=CONTEXT)
+name_variables(build_command, "PACK")  # flag > environment > default
+
+
+@cli.command("inspect")
 @click.argument("destination", type=_directory)
 @click.argument("key", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
@@ -298,7 +298,7 @@ def inspect_command(destination: str, key: str | None, as_json: bool) -> None:
     )
 
 
-@cli.command("cat", context_settings=CONTEXT)
+@cli.command("cat")
 @click.argument("destination", type=_directory)
 @click.argument("member", metavar="KEY.EXT")
 def cat_command(destination: str, member: str) -> None:

@@ -216,11 +216,12 @@ def _open_lock(path: str) -> int:
         try:
             make_directory(state)
             lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except (FileNotFoundError, FileExistsError):  # a packer that is refused just now removes what we make or find
+        except FileNotFoundError:
             continue
+        except (FileExistsError, NotADirectoryError) as error:
+            _refuse_below_a_file(state, error)
+            continue  # a directory that was there for a moment only, see below
         except OSError as error:
-            if isinstance(error, FileExistsError) and not (_is_in_the_way(path) or _is_in_the_way(state)):
-                continue  # a directory that was there for a moment only, see below
             raise refused(path, error) from error
         try:
             _lock_or_refuse(lock, path)
@@ -233,8 +234,14 @@ def _open_lock(path: str) -> int:
     raise DestinationError(f"{printable(lock_path)} cannot be made; choose another destination")
 
 
-def _is_in_the_way(path: str) -> bool:
-    return os.path.lexists(path) and not os.path.isdir(path)
+def _refuse_below_a_file(path: str, error: OSError) -> None:
+    nearest = os.path.abspath(path)
+    while not os.path.lexists(nearest):
+        nearest = os.path.dirname(nearest)
+    if not os.path.isdir(nearest) and os.path.lexists(nearest):
+        raise DestinationError(
+            f"{printable(path)} cannot be made: {printable(nearest)} is no directory; choose another destination"
+        ) from error
 
 
 def _is_at(fd: int, path: str) -> bool:

@@ -99,6 +99,8 @@ def group_files(files: SourceFiles, options: GroupOptions) -> tuple[Samples, Ski
     named = _NamedFiles(files, options, refusals)
     refusals.raise_any()
     samples = _collect(named, files, refusals)
+    if named.has_renamed:
+        _refuse_members_that_are_directories(samples, files, refusals)
     refusals.raise_any()
     return samples, named.skips
 
@@ -107,6 +109,21 @@ def escape_dots(key: str) -> str:
     """Write the dots in the base name of a key as ``%2E``, reversibly."""
     directory, slash, base = key.rpartition("/")
     return f"{directory}{slash}{base.replace('%', '%25').replace('.', '%2E')}"
+
+
+def is_hidden_from_readers(key: str, extension: str) -> bool:
+    """Whether the WebDataset library would pass over a member, or take it for a field of its own.
+
+    It keeps ``__key__``, ``__url__`` and the like beside the members, leaves out names that begin with ``__…__`` as
+    metadata, and its pattern for names takes no line feed in a directory that has a dot before it.
+    """
+    first = key.partition("/")[0] if "/" in key else member_name(key, extension)
+    directory = key.rpartition("/")[0]
+    return (
+        (extension.startswith("__") and extension.endswith("__"))
+        or (len(first) >= 4 and first.startswith("__") and first.endswith("__"))
+        or ("\n" in directory and "." in directory)
+    )
 
 
 class _NamedFiles:
@@ -121,6 +138,8 @@ class _NamedFiles:
         self.sample_numbers = array("I")
         self.extension_codes = array("I")
         self.skips = Skips()
+        self.has_renamed = False
+        """Whether a member is stored under another name than its file has."""
         self._options = options
         self._refusals = refusals
         self._fold = options.case_collisions is CaseCollisions.ERROR
@@ -141,7 +160,9 @@ class _NamedFiles:
                 ending, stem = path[dot + 1 :], path[:dot]
                 code = plain_codes.get(ending, -1)
                 if code < 0:
-                    code = plain_codes[ending] = codes.setdefault(ending.decode("ascii").lower(), len(codes))
+                    extension = ending.decode("ascii").lower()
+                    code = plain_codes[ending] = codes.setdefault(extension, len(codes))
+                    self.has_renamed = self.has_renamed or extension.encode("ascii") != ending
                 key = last_key if stem == last_stem else stem.decode("ascii")
                 last_stem = stem
             else:
@@ -177,15 +198,11 @@ class _NamedFiles:
         if isinstance(found, Keyless):
             self._take_keyless(path, name, found)
             return None
-        key, extension = found
-        # one dot in the base name: all rules agree. Only a pattern can make other names that need a look
-        is_regex = self._options.key_rule.kind == "regex"
-        if is_regex or "." in extension or key.find(".", key.rfind("/") + 1) >= 0:
-            storable = self._storable_key(name, key, extension)
-            if storable is None:
-                return None
-            key = storable
-        return key, extension
+        storable = self._storable_key(name, *found)
+        if storable is None:
+            return None
+        self.has_renamed = self.has_renamed or member_name(storable, found.extension) != name
+        return storable, found.extension
 
     def _take_keyless(self, path: bytes, name: str, found: Keyless) -> None:
         if self._options.keyless is KeylessNames.SKIP:
@@ -194,7 +211,7 @@ class _NamedFiles:
             self._refusals.keyless.append((name, found.reason.value))
 
     def _storable_key(self, name: str, key: str, extension: str) -> str | None:
-        """The key under which a name of several dots is stored, or None when it is refused."""
+        """The key under which a file is stored, or None when it is refused."""
         dotted = self._options.dotted
         if dotted is DottedNames.ESCAPE:
             key = escape_dots(key)
@@ -203,6 +220,8 @@ class _NamedFiles:
             self._refusals.dotted.append((name, key, extension))
         elif not is_storable(key, extension) or not {"", ".", ".."}.isdisjoint(key.split("/")):
             self._refusals.unstorable.append((name, member_name(key, extension)))
+        elif is_hidden_from_readers(key, extension):
+            self._refusals.unseen.append(name)
         else:
             return key
         return None
@@ -212,13 +231,14 @@ def _plain_dot(path: bytes) -> int:
     """Where the dot is in a path that all dot rules split there without a further look; -1 for other paths.
 
     Such paths are most of all. They are ASCII, have one dot in the base name, neither first nor last, and nothing that
-    :func:`shards.keys.split_name` strips or refuses.
+    :func:`shards.keys.split_name` strips or refuses, that :func:`escape_dots` writes in another way, or that
+    :func:`is_hidden_from_readers` looks for.
     """
     dot = path.rfind(b".")
     base = path.rfind(b"/") + 1
     if not base < dot < len(path) - 1 or path.find(b".", base, dot) >= 0 or not path.isascii():
         return -1
-    return -1 if path[0] in b"./" or b"__MACOSX/" in path else dot
+    return -1 if path[0] in b"./" or b"__" in path or b"%" in path or b"\n" in path else dot
 
 
 def fold_key(key: str) -> str:
@@ -263,6 +283,23 @@ def _collect(named: _NamedFiles, files: SourceFiles, refusals: Refusals) -> Samp
         extension_codes=array("I", (places[member] % num_codes for member in members)),
         extensions=tuple(extensions),
     )
+
+
+def _refuse_members_that_are_directories(samples: Samples, files: SourceFiles, refusals: Refusals) -> None:
+    """A renamed member (``a.JPG`` stored as ``a.jpg``) may be a directory of another: no tar can unpack both."""
+    directories: set[str] = set()
+    for directory in {key.rpartition("/")[0] for key in samples.keys}:
+        above = directory
+        while above and above not in directories:
+            directories.add(above)
+            above = above.rpartition("/")[0]
+    if not any("." in directory.rpartition("/")[2] for directory in directories):
+        return
+    for number, key in enumerate(samples.keys):
+        for extension, file in samples.members(number):
+            name = member_name(key, extension)
+            if name in directories:
+                refusals.same_member.append(f"{display_path(files.paths[file])} and {name}/")
 
 
 def _sorted_numbers(values: "Sequence[str] | array[int]") -> Sequence[int]:

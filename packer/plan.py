@@ -129,6 +129,16 @@ class PackPlan:
         return len(self.order)
 
     @property
+    def num_files(self) -> int:
+        """Source files that are packed; those without a key are not."""
+        return len(self.content.samples.file_numbers)
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes in these files."""
+        return sum(map(self.content.files.sizes.__getitem__, self.content.samples.file_numbers))
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all shards."""
         return sum(shard.size_bytes for shard in self.shards)

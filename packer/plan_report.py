@@ -36,7 +36,7 @@ class PlanReport:
             "format": plan.options.format_name,
             "transform": None if plan.options.transform is None else printable(plan.options.transform.text),
             "num_files": facts.num_files,
-            "source_bytes": plan.content.files.size_bytes,
+            "source_bytes": plan.source_bytes,
             "num_samples": plan.num_samples,
             "num_shards": len(plan.shards),
             "size_bytes": plan.size_bytes,

@@ -51,7 +51,7 @@ def _summary(report: PlanReport) -> Iterator[str]:
     yield from _row(
         "samples",
         f"{format_count(plan.num_samples)} from {format_count(facts.num_files)} files of "
-        f"{format_bytes(plan.content.files.size_bytes)}",
+        f"{format_bytes(plan.source_bytes)}",
     )
     if plan.options.transform is not None:
         yield from _row("transform", f"{printable(plan.options.transform.text)}; all numbers are those before it")

@@ -55,7 +55,7 @@ def make_manifest(
         )
         for name, numbers in sorted(by_split.items())
     )
-    files, classes = plan.content.files, plan.content.classes
+    classes = plan.content.classes
     skipped: dict[str, JsonValue] = {reason.value: count for reason, count in sorted(source.skips.counts.items())}
     return Manifest(
         shard_format=plan.options.format_name,
@@ -66,8 +66,8 @@ def make_manifest(
         source={
             "kind": source.kind,
             "path": printable(source.path),
-            "num_files": len(files),
-            "size_bytes": files.size_bytes,
+            "num_files": plan.num_files,
+            "size_bytes": plan.source_bytes,
             "skipped": skipped,
         },
     )

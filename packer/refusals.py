@@ -17,6 +17,7 @@ class Refusals:
     """(path, key, extension)."""
     unstorable: list[tuple[str, str]] = field(default_factory=list)
     """(path, name in the shard)."""
+    unseen: list[str] = field(default_factory=list)
     case_collisions: list[str] = field(default_factory=list)
     same_member: list[str] = field(default_factory=list)
     splitless: list[str] = field(default_factory=list)
@@ -62,6 +63,12 @@ class Refusals:
             raise SourceError(
                 f"{len(self.unstorable)} file name(s) give a key that no reader would see again:\n{_listed(lines)}\n"
                 "write the dots of keys as %2E with --dotted-names escape, or use another --key-rule"
+            )
+        if self.unseen:
+            raise SourceError(
+                f"{len(self.unseen)} file name(s) that the WebDataset library passes over in silence, or takes for "
+                f"fields of its own:\n{_listed(self.unseen)}\n"
+                "rename them: no top directory or extension of the form __…__, no line feed in a directory beside a dot"
             )
 
     def _raise_clashes(self) -> None:

@@ -95,7 +95,7 @@ class PlanFacts:
     @property
     def num_files(self) -> int:
         """Source files that are packed or were left out for their sample's sake."""
-        return len(self.plan.content.files)
+        return self.plan.num_files
 
     @property
     def member_bytes(self) -> int:

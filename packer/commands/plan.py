@@ -9,8 +9,8 @@ _ONLY_FOR_BUILDING = frozenset({"overwrite", "dry_run"})
 
 
 @click.command("plan", context_settings=build_command.context_settings)
-@click.argument("source", type=click.Path(path_type=str))
-@click.argument("destination", type=click.Path(path_type=str), default="", metavar="[DESTINATION]")
+@click.argument("source", type=click.Path(path_type=str, readable=False))
+@click.argument("destination", type=click.Path(path_type=str, readable=False), default="", metavar="[DESTINATION]")
 @cluster_options
 @click.pass_context
 def command(context: click.Context, /, **shared: object) -> None:

@@ -262,5 +262,5 @@ def _identity_or_none(path: str | None) -> tuple[int, int] | None:
         return None
     try:
         return _identity(os.stat(path))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the latter: a file where a directory above it should be
         return None

@@ -2,8 +2,14 @@
 
 A program's ``cli`` module looks like this::
 
-    @click.group(context_settings={"auto_envvar_prefix": "PACK"})
+    @click.group()
     def cli() -> None: ...
+
+    @cli.command()
+    @click.option("--shard-size", type=ByteSize())
+    def build(shard_size: int) -> None: ...
+
+    name_variables(build, "PACK")  # PACK_SHARD_SIZE
 
     def main() -> None:
         run_main(cli, "pack")
@@ -11,6 +17,7 @@ A program's ``cli`` module looks like this::
 Importing this package loads click and the standard library, nothing else: ``--help`` must be quick.
 """
 
+from shardferry.console.environment import name_variables
 from shardferry.console.exits import EXIT_CODES, exit_code_of, run_command, run_main
 from shardferry.console.logs import HumanFormatter, JsonFormatter, setup_logging
 from shardferry.console.progress import Progress
@@ -35,6 +42,7 @@ __all__ = [
     "format_bytes",
     "format_count",
     "format_seconds",
+    "name_variables",
     "parse_bytes",
     "parse_seconds",
     "run_command",

@@ -1,7 +1,5 @@
 """Writes ``expected/NAME.json`` anew for all nasty trees, or for those named: ``regenerate.py [NAME…]``.
 
-Trees of ``defects.py``, whose expected report the packer does not give yet, are only written when they are named.
-
 Read the differences before committing them: the packer's word is not proof that it is right. ``docs/format.md`` is.
 """
 
@@ -15,7 +13,6 @@ HERE = Path(__file__).resolve().parent
 # to the end: the packages under test still come from where they are installed
 sys.path.append(str(HERE.parents[2]))
 
-from tests.packer.nasty.defects import DEFECTS  # noqa: E402
 from tests.packer.nasty.entries import CannotPlantError  # noqa: E402
 from tests.packer.nasty.observe import Report, make_place, observe  # noqa: E402
 from tests.packer.nasty.trees import TREES  # noqa: E402
@@ -24,7 +21,7 @@ EXPECTED = HERE / "expected"
 
 
 def main(names: list[str]) -> None:
-    for name in names or [name for name in TREES if name not in DEFECTS]:
+    for name in names or TREES:
         with tempfile.TemporaryDirectory() as base:
             os.chmod(base, 0o755)
             try:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from loaders import open_dataset
-from tests.packer.nasty.defects import DEFECTS
 from tests.packer.nasty.entries import CannotPlantError
 from tests.packer.nasty.observe import make_place, observe, read_tar_members, run_pack
 from tests.packer.nasty.trees import TREES
@@ -19,11 +18,7 @@ EXPECTED = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
     for path in (Path(__file__).parent / "expected").glob("*.json")
 }
-PACKED = [
-    name
-    for name, report in sorted(EXPECTED.items())
-    if report["exit_code"] == 0 and "plan" not in report and (name not in DEFECTS or not DEFECTS[name].is_strict)
-]
+PACKED = [name for name, report in sorted(EXPECTED.items()) if report["exit_code"] == 0 and "plan" not in report]
 """Trees that are packed and not refused."""
 
 
@@ -58,14 +53,7 @@ def packed(request, observe_tree):
     return place
 
 
-def _with_defect(name):
-    defect = DEFECTS.get(name)
-    if defect is None:
-        return name
-    return pytest.param(name, marks=pytest.mark.xfail(reason=defect.reason, strict=defect.is_strict))
-
-
-@pytest.mark.parametrize("name", [_with_defect(name) for name in TREES])
+@pytest.mark.parametrize("name", TREES)
 def test_report_is_the_expected_one(observe_tree, name):
     _, report = observe_tree(name)
     assert report == EXPECTED[name]
@@ -74,7 +62,6 @@ def test_report_is_the_expected_one(observe_tree, name):
 def test_every_tree_has_an_expected_report_and_there_are_many():
     assert sorted(TREES) == sorted(EXPECTED)
     assert len(TREES) >= 60
-    assert set(DEFECTS) <= set(TREES)
 
 
 def test_dry_run_says_what_a_build_does(packed):

@@ -4,11 +4,15 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from packer.stores.base import GrowingFile
-from shards.files import PartialFile, create_partial, is_partial_name, write_file
+from shards.files import PartialFile, create_partial, is_partial_name, read_regular_file, write_file
 from shards.index import ShardIndex
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+
+MAX_WHOLE_FILE_BYTES = 4 * 1024**3
+"""Most that is read in one piece: the index of some fifty million samples."""
 
 
 class DirectoryStore:
@@ -29,9 +33,8 @@ class DirectoryStore:
         return None
 
     def read_file(self, name: str) -> bytes:
-        """Read a small file."""
-        with open(self._path(name), "rb") as file:
-            return file.read()
+        """Read a manifest, plan or index; what is no regular file is refused, not waited for."""
+        return read_regular_file(self._path(name), max_bytes=MAX_WHOLE_FILE_BYTES)
 
     def open_index(self, name: str) -> ShardIndex:
         """Map the index of a shard."""

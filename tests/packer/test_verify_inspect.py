@@ -11,7 +11,7 @@ from packer.preview import preview_build
 from packer.stop import StopFlag
 from packer.verify import verify_dataset
 from shardferry.console import Progress
-from shards.errors import IntegrityError, MissingMemberError, NotStagedError
+from shards.errors import FormatError, IntegrityError, MissingMemberError, NotStagedError
 from shards.index import IndexBuilder, ShardIndex
 
 
@@ -149,3 +149,15 @@ def test_member_is_read_and_checked(dataset, many_files):
     flip(os.path.join(dataset, sample.shard_name), sample.members[1].offset)
     with pytest.raises(IntegrityError, match="is damaged"):
         read_member(dataset, manifest, "class1/img0001.json")
+
+
+def test_manifest_that_is_a_fifo_or_huge_is_refused_and_not_waited_for(tmp_path):
+    path = tmp_path / "manifest.json"
+    os.mkfifo(path)
+    with pytest.raises(FormatError, match="not a regular file"):
+        read_manifest(str(tmp_path))
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate(10 * 1024**3)
+    with pytest.raises(FormatError, match="are accepted"):
+        read_manifest(str(tmp_path))

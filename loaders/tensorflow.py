@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.dataset import Dataset, open_dataset
+from shards.example_shape import FOREIGN_EXTENSIONS
 from shards.formats import find_format
 
 try:
@@ -73,7 +74,9 @@ def dataset(
     if unknown:
         raise ValueError(f"no such extension: {', '.join(unknown)}; the split has: {', '.join(opened.extensions)}")
     shard_format = find_format(opened.info.shard_format, where=opened.info.directory)
-    is_native = shard_format.has_example_records and opened.is_whole_split
+    # records of others hold features of their own; their one member is the whole record, which only the index gives
+    is_ours = FOREIGN_EXTENSIONS.isdisjoint(opened.extensions)
+    is_native = shard_format.has_example_records and is_ours and opened.is_whole_split
     elements = _parse_records(opened, wanted) if is_native else _read_through_index(opened, wanted)
     return elements.apply(tf.data.experimental.assert_cardinality(len(opened)))
 

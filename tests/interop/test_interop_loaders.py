@@ -1,5 +1,6 @@
 """Our loader and foreign readers give the same samples of a dataset, and we load shards that foreign writers made."""
 
+import importlib
 import importlib.util
 import io
 import os
@@ -10,10 +11,12 @@ import pytest
 
 import loaders
 from shards.digests import BlockHasher, hash_bytes
+from shards.example import encode_example, make_floats
 from shards.files import write_file
 from shards.formats import FORMATS
 from shards.index import IndexBuilder
 from shards.manifest import ExtensionEntry, Manifest, ShardEntry, SplitEntry
+from shards.tfrecord.frames import frame_record
 
 SAMPLES = [
     ("cats/0001", {"jpg": b"\xff\xd8 a cat", "txt": b"eine Katze", "seg.png": bytes(range(256)) * 9}),
@@ -168,3 +171,14 @@ def test_records_of_the_tensorflow_writer_load_whole(tf, tmp_path):
             writer.write(record)
     publish(tmp_path, {"foreign.tfrecord": path.read_bytes()}, "tfrecord")
     assert load(tmp_path) == [(f"{number:08d}", {"example": record}) for number, record in enumerate(records)]
+
+
+def test_records_of_others_come_whole_through_tf_data(tmp_path, tf):
+    records = [encode_example({"weight": make_floats([number, 0.5])}) for number in range(3)]
+    publish(tmp_path, {"foreign.tfrecord": b"".join(map(frame_record, records))}, "tfrecord")
+    framework = importlib.import_module("loaders.tensorflow")
+    found = list(framework.dataset(str(tmp_path)).as_numpy_iterator())
+    assert [element["example"] for element in found] == records
+    assert [element["__key__"] for element in found] == [b"00000000", b"00000001", b"00000002"]
+    weights = tf.io.parse_single_example(found[2]["example"], {"weight": tf.io.FixedLenFeature([2], tf.float32)})
+    assert weights["weight"].numpy().tolist() == [2.0, 0.5]

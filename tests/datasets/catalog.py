@@ -406,6 +406,10 @@ DATASETS: dict[str, Dataset] = {
                 exit_code=65,
                 says=("1 key(s) differ only in upper and lower case", "gse2/tests/data/sta2.gse2"),
             ),
+            Complaint(
+                args=(*SKIP_KEYLESS, *ALLOW_DOTS, *ALLOW_CASE),
+                says=("429 different extensions for 638 samples", "--many-extensions allow"),
+            ),
         ),
         packings=(
             Packing(
@@ -418,7 +422,7 @@ DATASETS: dict[str, Dataset] = {
                 most_members=13,
             ),
             Packing(
-                args=(*SKIP_KEYLESS, *ALLOW_DOTS, *ALLOW_CASE),
+                args=(*SKIP_KEYLESS, *ALLOW_DOTS, *ALLOW_CASE, "--many-extensions", "allow"),
                 samples=638,
                 members=967,
                 extensions=429,

@@ -17,10 +17,17 @@ DEFAULT_READ_THREADS = 32
 """Enough to read some 14 000 files a second where opening one takes 2 ms."""
 
 SLOW_FILE_SECONDS = 200e-6
-"""Mean time to read one file from which on threads pay."""
+"""Median time to read one file from which on threads pay."""
 
 QUICK_FILE_SECONDS = 100e-6
-"""Mean time seen from within a reading thread below which threads do not pay."""
+"""Time of the quickest files, seen from within a reading thread, below which threads do not pay.
+
+Neither is a mean: on a busy machine a few files take milliseconds because somebody else has the processor. A slow
+server is slow for every file.
+"""
+
+QUICK_SHARE = 0.1
+"""Which of the files count as the quickest."""
 
 PROBE_FILES = 32
 """Files measured before the way is chosen for the rest of a batch."""
@@ -78,19 +85,18 @@ class HoleFiller:
             if num_probed == len(holes):
                 return crcs
             places = iter(range(num_probed, len(holes)))
-            self._uses_threads = seconds > SLOW_FILE_SECONDS * num_probed
+            self._uses_threads = sorted(seconds)[len(seconds) // 2] > SLOW_FILE_SECONDS
         if not self._uses_threads:
             self._fill_some(plan, holes, target, places, crcs)
             return crcs
-        num_files = len(holes)
         seconds = self._fill_with_threads(plan, holes, target, places, crcs)
-        if not self._is_fixed and seconds < QUICK_FILE_SECONDS * num_files:
+        if not self._is_fixed and sorted(seconds)[int(len(seconds) * QUICK_SHARE)] < QUICK_FILE_SECONDS:
             self._uses_threads = False
         return crcs
 
     def _fill_with_threads(
         self, plan: ShardPlan, holes: Sequence[Hole], target: memoryview, places: Iterator[int], crcs: list[int]
-    ) -> float:
+    ) -> list[float]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._num_threads, thread_name_prefix="read-ahead")
         # all threads draw from one iterator, so none runs dry while another has a queue
@@ -98,7 +104,7 @@ class HoleFiller:
             self._pool.submit(self._fill_some, plan, holes, target, places, crcs) for _ in range(self._num_threads)
         ]
         try:
-            return sum(task.result() for task in tasks)
+            return [seconds for task in tasks for seconds in task.result()]
         finally:
             for _ in places:  # after an error, the other threads end at their next draw
                 pass
@@ -107,10 +113,11 @@ class HoleFiller:
 
     def _fill_some(
         self, plan: ShardPlan, holes: Sequence[Hole], target: memoryview, places: Iterator[int], crcs: list[int]
-    ) -> float:
-        """Fill the holes at some places; returns the seconds it took."""
+    ) -> list[float]:
+        """Fill the holes at some places; returns the seconds that each took."""
         read_into = self._reader.read_into
         sources, sizes, stamps = plan.sources, plan.sizes, plan.stamps
+        seconds = []
         started = time.perf_counter()
         for place in places:
             member, offset = holes[place]
@@ -121,4 +128,7 @@ class HoleFiller:
                 crcs[place] = crc32c(source)
             else:
                 crcs[place] = read_into(source, sizes[member], stamp, target, offset)
-        return time.perf_counter() - started
+            ended = time.perf_counter()
+            seconds.append(ended - started)
+            started = ended
+        return seconds

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from packer.columns import TextColumn
+from packer.foreign_view import webdataset_view
 from packer.refusals import Refusals
 from packer.sample_table import SampleTable
 from packer.sources.files import SkipReason, Skips, SourceFiles, display_path
@@ -109,21 +110,6 @@ def escape_dots(key: str) -> str:
     """Write the dots in the base name of a key as ``%2E``, reversibly."""
     directory, slash, base = key.rpartition("/")
     return f"{directory}{slash}{base.replace('%', '%25').replace('.', '%2E')}"
-
-
-def is_hidden_from_readers(key: str, extension: str) -> bool:
-    """Whether the WebDataset library would pass over a member, or take it for a field of its own.
-
-    It keeps ``__key__``, ``__url__`` and the like beside the members, leaves out names that begin with ``__…__`` as
-    metadata, and its pattern for names takes no line feed in a directory that has a dot before it.
-    """
-    first = key.partition("/")[0] if "/" in key else member_name(key, extension)
-    directory = key.rpartition("/")[0]
-    return (
-        (extension.startswith("__") and extension.endswith("__"))
-        or (len(first) >= 4 and first.startswith("__") and first.endswith("__"))
-        or ("\n" in directory and "." in directory)
-    )
 
 
 class _NamedFiles:
@@ -220,7 +206,7 @@ class _NamedFiles:
             self._refusals.dotted.append((name, key, extension))
         elif not is_storable(key, extension) or not {"", ".", ".."}.isdisjoint(key.split("/")):
             self._refusals.unstorable.append((name, member_name(key, extension)))
-        elif is_hidden_from_readers(key, extension):
+        elif webdataset_view(member_name(key, extension)) != (key, extension):
             self._refusals.unseen.append(name)
         else:
             return key
@@ -232,7 +218,7 @@ def _plain_dot(path: bytes) -> int:
 
     Such paths are most of all. They are ASCII, have one dot in the base name, neither first nor last, and nothing that
     :func:`shards.keys.split_name` strips or refuses, that :func:`escape_dots` writes in another way, or that
-    :func:`is_hidden_from_readers` looks for.
+    :func:`webdataset_view` sees in another way.
     """
     dot = path.rfind(b".")
     base = path.rfind(b"/") + 1

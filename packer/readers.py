@@ -1,22 +1,19 @@
 """``pack verify --readers``: do all readers of tar shards see the samples that the index has?
 
-Three views of each stored name are compared: ours, the very pattern of the webdataset library, and that of readers
+Three views of each stored name are compared: ours, the rules of the webdataset library, and that of readers
 which split at the last dot. TFRecord shards hold key and extensions as such; there is nothing to split.
 """
 
-import re
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
+from packer.foreign_view import webdataset_view
 from packer.stores.base import DatasetStore, ReaderStream
 from packer.stores.open import open_store
 from packer.unpack.compare import Offenders
 from shards.formats import find_format
 from shards.keys import LAST_DOT, Keyless, split_name
 from shards.manifest import MANIFEST_NAME, Manifest
-
-_WEBDATASET = re.compile(r"^((?:.*/|)[^.]+)[.]([^/]*)$")
-"""From ``base_plus_ext`` of webdataset's ``tariterators.py``."""
 
 
 def reader_faults(location: str, manifest: Manifest) -> list[str]:
@@ -36,12 +33,6 @@ def reader_faults(location: str, manifest: Manifest) -> list[str]:
         *webdataset.lines("webdataset sees another key or extension"),
         *last_dot.lines("readers that split at the last dot see another key or extension"),
     ]
-
-
-def webdataset_view(name: str) -> tuple[str, str] | None:
-    """Key and extension as webdataset sees them; None when it passes over the member."""
-    found = _WEBDATASET.match(name)
-    return None if found is None else (found[1], found[2].lower())
 
 
 def _look_at(name: str, webdataset: Offenders, last_dot: Offenders) -> None:

@@ -330,3 +330,12 @@ def test_archive_is_compared_like_a_tree(pack_here, tmp_path):
     done = pack_here("verify", destination, "--against", str(tmp_path / "b.tar"), "--quiet")
     assert done.returncode == 65
     assert "different from the source: x.jpg" in done.stderr
+
+
+def test_names_that_webdataset_takes_for_metadata_or_its_own_are_found(pack_here, tmp_path):
+    members = [("__data__/a", "jpg", b"1"), ("b", "__url__", b"2"), ("c", "jpg", b"3")]
+    done = pack_here("verify", hostile_dataset(tmp_path / "bad", members), "--readers", "--quiet")
+    assert done.returncode == 65
+    assert "__data__/a.jpg (left out)" in done.stderr
+    assert "b.__url__ (left out)" in done.stderr
+    assert "c.jpg" not in done.stderr

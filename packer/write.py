@@ -1,7 +1,7 @@
 """Writes one shard and its index from its plan: the only writer, for every format.
 
 Samples are laid out in a buffer by the format's ``layout_sample``; their literal bytes are put in place, the holes are
-read straight from the source files, sums are filled in, and the buffer goes to the sink in one piece. A sample that is
+read from the source files, sums are filled in, and the buffer goes to the sink in one piece. A sample that is
 bigger than the buffer passes through it in pieces.
 
 Commit: the index gets its final name first, the shard second. So a shard under its final name always has its index, and

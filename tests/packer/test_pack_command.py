@@ -6,7 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
+
+from packer.cli import cli
+from shards.formats import FORMATS
 
 PACK = os.path.join(os.path.dirname(sys.executable), "pack")
 UNPRIVILEGED = 65534
@@ -317,3 +321,11 @@ def test_workers_do_not_outlive_a_killed_parent(slow_build):
     process.kill()
     process.communicate()
     wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") and read_text(f"/proc/{pid}/cmdline") for pid in children))
+
+
+def test_formats_on_the_command_line_are_those_of_the_table():
+    # they are written out there so that --help needs not import the codecs
+    for name in ("build", "plan", "adopt"):
+        command = cli.get_command(click.Context(cli), name)
+        option = next(option for option in command.params if "--format" in option.opts)
+        assert list(option.type.choices) == list(FORMATS)

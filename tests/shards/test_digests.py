@@ -22,6 +22,7 @@ from shards.digests import (
     shard_digest,
     unmask_crc,
 )
+from shards.formats import FORMATS
 
 
 def slow_crc32c(data: bytes) -> int:
@@ -151,3 +152,35 @@ def test_masking_is_undone(crc: int) -> None:
 def test_the_mask_is_that_of_tfrecord() -> None:
     # The length field of an empty record, as TensorFlow writes it: 8 zero bytes, then 29 03 98 07.
     assert mask_crc(crc32c(bytes(8))).to_bytes(4, "little") == bytes.fromhex("29039807")
+
+
+@pytest.mark.parametrize("format_name", sorted(FORMATS))
+@given(data=st.data())
+def test_any_flipped_bit_or_cut_of_a_shard_changes_its_digest(format_name, data):
+    shard_format = FORMATS[format_name]
+    shard = bytearray()
+    for number in range(3):
+        content = bytes([number]) * (300 * number)
+        layout = shard_format.layout_sample(f"s{number}", [("bin", len(content))])
+        sample = bytearray(layout.size)
+        for offset, literal in layout.literals:
+            sample[offset : offset + len(literal)] = literal
+        (start, size) = layout.holes[0]
+        sample[start : start + size] = content
+        shard += sample
+    shard += shard_format.end_marker
+    block_bytes = data.draw(st.integers(1, len(shard) + 1))
+    promised = digests_of(shard, block_bytes)
+    damaged = bytearray(shard)
+    if data.draw(st.booleans()):
+        bit = data.draw(st.integers(0, 8 * len(shard) - 1))
+        damaged[bit // 8] ^= 1 << bit % 8
+    else:
+        del damaged[data.draw(st.integers(0, len(shard) - 1)) :]
+    assert digests_of(damaged, block_bytes).shard_digest != promised.shard_digest
+
+
+def digests_of(shard, block_bytes):
+    hasher = BlockHasher(block_bytes)
+    hasher.update(shard)
+    return hasher.finish()

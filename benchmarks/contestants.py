@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from processes import Usage, run
 
@@ -128,6 +129,6 @@ def _files(directory: str, suffix: str) -> list[str]:
     return sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(suffix))
 
 
-def _read_json(path: str) -> dict:  # type: ignore[type-arg]
+def _read_json(path: str) -> Any:
     with open(path) as file:
-        return json.load(file)  # type: ignore[no-any-return]
+        return json.load(file)

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from shards.leases import hold_dataset
-from stager.cli import cli, run, status
+from stager.cli import cli
+from stager.commands import MODULES
 
 
 def test_every_option_is_also_a_variable(dataset, cache, tmp_path, stage):
@@ -138,9 +139,9 @@ def test_wrong_usage_is_exit_2_without_a_traceback(arguments, stage):
     assert "Usage: stage" in ended.stderr
 
 
-@pytest.mark.parametrize("command", [cli, run, status])
-def test_help_shows_examples(command):
-    result = CliRunner().invoke(command, ["--help"])
+@pytest.mark.parametrize("arguments", [[], *([name] for name in MODULES)])
+def test_help_shows_examples(arguments):
+    result = CliRunner().invoke(cli, [*arguments, "--help"])
     assert result.exit_code == 0
     assert "Examples:\n    stage " in result.output
 

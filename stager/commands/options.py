@@ -1,0 +1,70 @@
+"""Options that several commands of ``stage`` have, and what they mean."""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from shardferry.console import setup_logging
+from stager.config import DEFAULT_TERMINATION_LOG
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def cache_dir_option(text: str = "Root of this node's cache.") -> Callable[[Function], Function]:
+    """``--cache-dir``; hand its value to :func:`absolute_cache_dir`.
+
+    Args:
+        text: help.
+    """
+    return click.option("--cache-dir", required=True, type=click.Path(file_okay=False), show_envvar=True, help=text)
+
+
+def json_option(text: str = "Print one JSON object.") -> Callable[[Function], Function]:
+    """``--json``, as ``is_json``.
+
+    Args:
+        text: help.
+    """
+    return click.option("--json", "is_json", is_flag=True, help=text)
+
+
+def log_options(function: Function) -> Function:
+    """``--verbose`` and ``--quiet``; hand their values to :func:`start_log`."""
+    quiet = click.option("-q", "--quiet", is_flag=True, help="Log warnings and errors only, show no progress.")
+    verbose = click.option("-v", "--verbose", is_flag=True, help="Log more.")
+    return verbose(quiet(function))
+
+
+termination_log_option = click.option(
+    "--termination-log",
+    type=click.Path(),
+    default=DEFAULT_TERMINATION_LOG,
+    show_default=True,
+    show_envvar=True,
+    help="File for the last words, one line of JSON; only written when it exists.",
+)
+"""``--termination-log``; hand its value to :func:`stager.last_words.last_words`."""
+
+
+def absolute_cache_dir(path: str) -> str:
+    """Give the cache's root as an absolute path.
+
+    Raises:
+        click.BadParameter: it is empty.
+    """
+    if not path:  # an unset variable in a script; the current directory is not what was meant
+        raise click.BadParameter("the path is empty", param_hint="--cache-dir")
+    return os.path.abspath(path)
+
+
+def start_log(*, verbose: bool, quiet: bool) -> None:
+    """Log as the flags say.
+
+    Raises:
+        click.UsageError: both flags are given.
+    """
+    if verbose and quiet:
+        raise click.UsageError("--verbose and --quiet exclude each other")
+    setup_logging(verbose=verbose, quiet=quiet)

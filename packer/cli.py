@@ -3,7 +3,6 @@
 What the commands need is imported when they run, so that ``--help`` is quick.
 """
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -269,45 +268,6 @@ def _build(config: "PackConfig", *, dry_run: bool, as_json: bool) -> None:
 
 
 name_variables(build_command, "PACK")  # flag > environment > default
-
-
-@cli.command("inspect")
-@click.argument("destination", type=_directory)
-@click.argument("key", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Result as one JSON object on stdout.")
-def inspect_command(destination: str, key: str | None, as_json: bool) -> None:
-    """Show what the dataset at DESTINATION holds, or where the sample KEY lies."""
-    from packer.inspect import find_samples, read_manifest, summary_as_json, summary_as_text
-    from shards.errors import NotStagedError, printable
-
-    set_up_log(verbose=False, quiet=False)
-    manifest = read_manifest(destination)
-    if key is None:
-        show(as_json, lambda: summary_as_json(manifest), lambda: summary_as_text(manifest))
-        return
-    found = find_samples(destination, manifest, key)
-    if not found:
-        raise NotStagedError(
-            f"no sample in {printable(destination)} has the key {printable(key)}; "
-            "a key is the file's path below the source without its extension"
-        )
-    show(
-        as_json,
-        lambda: {"samples": [sample.as_json() for sample in found]},
-        lambda: "\n".join(sample.as_text() for sample in found),
-    )
-
-
-@cli.command("cat")
-@click.argument("destination", type=_directory)
-@click.argument("member", metavar="KEY.EXT")
-def cat_command(destination: str, member: str) -> None:
-    """Write one member's bytes to stdout, checked against its sum."""
-    from packer.inspect import read_manifest, read_member
-
-    set_up_log(verbose=False, quiet=False)
-    sys.stdout.buffer.write(read_member(destination, read_manifest(destination), member))
-    sys.stdout.buffer.flush()
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from enum import StrEnum
 
 from packer.columns import TextColumn
 from packer.foreign_view import webdataset_view
+from packer.orders import inverse, sorted_numbers
 from packer.refusals import Refusals
 from packer.sample_table import SampleTable
 from packer.sources.files import SkipReason, Skips, SourceFiles, display_path
@@ -238,10 +239,10 @@ def fold_key(key: str) -> str:
 
 def _collect(named: _NamedFiles, files: SourceFiles, refusals: Refusals) -> Samples:
     """Sort samples by key and their members by extension."""
-    order = _sorted_numbers(named.keys)
-    rank = _inverse(order)
+    order = sorted_numbers(named.keys)
+    rank = inverse(order)
     extensions = sorted(named.extensions)
-    code_rank = _inverse(_sorted_numbers(named.extensions))
+    code_rank = inverse(sorted_numbers(named.extensions))
     num_codes = max(len(extensions), 1)
     # one integer per member sorts by (sample, extension) without a tuple for each
     places = array(
@@ -251,7 +252,7 @@ def _collect(named: _NamedFiles, files: SourceFiles, refusals: Refusals) -> Samp
             for sample, code in zip(named.sample_numbers, named.extension_codes, strict=True)
         ),
     )
-    members = _sorted_numbers(places)
+    members = sorted_numbers(places)
     first_member = array("I", [0]) * (len(order) + 1)
     for place in places:
         first_member[place // num_codes + 1] += 1
@@ -286,20 +287,3 @@ def _refuse_members_that_are_directories(samples: Samples, files: SourceFiles, r
             name = member_name(key, extension)
             if name in directories:
                 refusals.same_member.append(f"{display_path(files.paths[file])} and {name}/")
-
-
-def _sorted_numbers(values: "Sequence[str] | array[int]") -> Sequence[int]:
-    """Numbers of values in ascending order of the values; a range, which takes no memory, if they ascend already."""
-    if all(left <= right for left, right in itertools.pairwise(values)):  # type: ignore[operator]
-        return range(len(values))
-    return array("I", sorted(range(len(values)), key=values.__getitem__))
-
-
-def _inverse(order: Sequence[int]) -> Sequence[int]:
-    """Rank of each number in an order of 0 … n-1."""
-    if isinstance(order, range):
-        return order
-    rank = array("I", [0]) * len(order)
-    for place, number in enumerate(order):
-        rank[number] = place
-    return rank

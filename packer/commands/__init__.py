@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 MODULES = {
     "adopt": "packer.commands.adopt",
+    "cat": "packer.commands.cat",
     "extract": "packer.commands.extract",
+    "inspect": "packer.commands.inspect",
     "ls": "packer.commands.ls",
     "plan": "packer.commands.plan",
     "verify": "packer.commands.verify",

@@ -1,8 +1,9 @@
 """The growing shard: two buffers, one being filled while the other is hashed and written in a thread."""
 
+import mmap
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from packer.stores.base import GrowingFile
+from packer.stores.base import ALIGNMENT_BYTES, GrowingFile
 from shards.digests import BlockDigests, BlockHasher
 
 BUFFER_BYTES = 16 * 1024 * 1024
@@ -17,7 +18,10 @@ class ShardSink:
     """
 
     def __init__(self, buffer_bytes: int = BUFFER_BYTES) -> None:
-        self._views = [memoryview(bytearray(buffer_bytes)) for _ in range(2)]
+        self._buffer_bytes = buffer_bytes
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # such a map begins at a page
+        self._buffers = [memoryview(mmap.mmap(-1, buffer_bytes + ALIGNMENT_BYTES, flags)) for _ in range(2)]
+        self._carried = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="shard-sink")
         self._pending: Future[None] | None = None
         self._file: GrowingFile | None = None
@@ -32,17 +36,21 @@ class ShardSink:
     @property
     def view(self) -> memoryview:
         """The buffer to fill. It holds old bytes; all that is flushed must have been written."""
-        return self._views[0]
+        return self._buffers[0][self._carried : self._carried + self._buffer_bytes]
 
     def begin(self, file: GrowingFile) -> None:
         """Start a shard."""
         self.abandon()
         self._file = file
         self._hasher = BlockHasher()
+        self._carried = 0
         self.offset = 0
 
     def flush(self, num_bytes: int) -> None:
-        """Hand the first bytes of the buffer over to be hashed and written, and go on with the other buffer.
+        """Hand the first bytes of the view over to be hashed and written, and go on with the other buffer.
+
+        Bytes after the last multiple of :data:`packer.stores.base.ALIGNMENT_BYTES` are hashed now, and move to the
+        other buffer to be written with it.
 
         Raises:
             OSError: an earlier buffer could not be written.
@@ -50,13 +58,23 @@ class ShardSink:
         self._wait()
         if self._file is None:
             raise ValueError("begin() comes first")
-        self._pending = self._thread.submit(_put, self._file, self._hasher, self.view[:num_bytes])
-        self._views.reverse()
+        full, other = self._buffers
+        end = self._carried + num_bytes
+        kept = end % ALIGNMENT_BYTES
+        other[:kept] = full[end - kept : end]
+        self._pending = self._thread.submit(
+            _put, self._file, self._hasher, full[: end - kept], full[self._carried : end]
+        )
+        self._carried = kept
+        self._buffers.reverse()
         self.offset += num_bytes
 
     def finish(self) -> BlockDigests:
         """Wait until all is written, and give the digests of the blocks."""
         self._wait()
+        if self._file is not None and self._carried:
+            self._file.write(self._buffers[0][: self._carried])
+            self._carried = 0
         return self._hasher.finish()
 
     def abandon(self) -> None:
@@ -71,6 +89,7 @@ class ShardSink:
             pending.result()
 
 
-def _put(file: GrowingFile, hasher: BlockHasher, data: memoryview) -> None:
-    file.write(data)
-    hasher.update(data)
+def _put(file: GrowingFile, hasher: BlockHasher, aligned: memoryview, new: memoryview) -> None:
+    if aligned:
+        file.write(aligned)
+    hasher.update(new)

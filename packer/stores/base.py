@@ -20,6 +20,11 @@ READ_BYTES = 8 * 1024 * 1024
 """Read at once when a whole file is read."""
 
 
+ALIGNMENT_BYTES = 4096
+"""Pieces that begin and end at a multiple of this, in memory and in the file, are written quickest: past the page
+cache where the store offers that. No usual device or filesystem wants more."""
+
+
 class RangeReader(Protocol):
     """One open file; a context manager."""
 

@@ -49,11 +49,12 @@ class TreeRoot:
 class TreeReader:
     """Reads files below one root. Safe to use from several threads."""
 
-    __slots__ = ("_flags", "_prefix")
+    __slots__ = ("_flags", "_prefix", "_surplus")
 
     def __init__(self, root: TreeRoot) -> None:
         self._prefix = root.path.rstrip(b"/") + b"/"
         self._flags = root.open_flags
+        self._surplus = bytearray(1)  # takes bytes that nobody looks at, so threads may share it
 
     def close(self) -> None:
         """Do nothing: no file stays open between reads."""
@@ -75,31 +76,24 @@ class TreeReader:
             SourceChangedError: the file is not as planned.
             SourceError: it cannot be read.
         """
-        if size >= PIECE_BYTES:
-            crc = 0
-            for piece in self.pieces(path, size, mtime_ns):
-                target[offset : offset + len(piece)] = piece
-                offset += len(piece)
-                crc = crc32c(piece, crc)
-            return crc
+        end = offset + size
         try:
             fd = os.open(self._prefix + path, self._flags)
             try:
                 # one byte more than planned: a full read then proves the end of the file without another call
-                data = os.read(fd, size + 1)
+                got = os.readv(fd, (target[offset:end], self._surplus))
+                while got < size and (more := os.readv(fd, (target[offset + got : end], self._surplus))):
+                    got += more  # some network filesystems give short reads before the end of a file
                 status = os.fstat(fd)
-                if len(data) < size:
-                    data = _read_rest(fd, data, size)
             finally:
                 os.close(fd)
         except OSError as error:
             raise _explain(error, path, size, mtime_ns) from error
-        if len(data) != size or status.st_mtime_ns != mtime_ns or status.st_size != size:
-            raise _changed(path, size, mtime_ns, status, len(data))
+        if got != size or status.st_mtime_ns != mtime_ns or status.st_size != size:
+            raise _changed(path, size, mtime_ns, status, got)
         if not stat.S_ISREG(status.st_mode):
             raise SourceChangedError(display_path(path), _describe(size, mtime_ns), "a special file")
-        target[offset : offset + size] = data
-        return crc32c(data)
+        return crc32c(target[offset:end])
 
     def pieces(self, path: bytes, size: int, mtime_ns: int) -> Iterator[bytes]:
         """Read a file in pieces of at most :data:`PIECE_BYTES`, ``size`` bytes in all; checked before the last piece.
@@ -126,19 +120,6 @@ class TreeReader:
                 os.close(fd)
         except OSError as error:
             raise _explain(error, path, size, mtime_ns) from error
-
-
-def _read_rest(fd: int, data: bytes, size: int) -> bytes:
-    """Go on after a short read, which some network filesystems give before the end of a file."""
-    parts = [data]
-    got = len(data)
-    while got <= size:
-        piece = os.read(fd, size + 1 - got)
-        if not piece:
-            break
-        parts.append(piece)
-        got += len(piece)
-    return b"".join(parts)
 
 
 def _check_end(fd: int, path: bytes, size: int, mtime_ns: int, num_read: int) -> None:

@@ -5,8 +5,10 @@
     <root>/VERSION                                  layout version, one line
     <root>/gc.lock                                  held while room is reserved or datasets are evicted
     <root>/datasets/<64 hex of the dataset id>/     mirrors the dataset directory; THE DIRECTORY IS THE LOCK OBJECT
-    <root>/datasets/<id>/.stage/                    partial shards and status while it is staged
+    <root>/datasets/<id>/.stage/                    partial shards, status, and the manifest from the beginning on
     <root>/leases/<id>/<holder>.json                one record a holder, see shards.leases
+    <root>/progress/<holder>.json                   how far each stager is, see shards.progress
+    <root>/positions/<id>/<reader>.json             how far each reader is, see shards.positions
     <root>/metrics/<holder>.prom
     <root>/trash/<token>/                           evicted, waiting to be deleted
 
@@ -143,6 +145,10 @@ class CacheLayout:
         """What the stager last said about a dataset, for people and monitoring."""
         return self.below("datasets", directory_name(dataset_id), STAGE_DIRECTORY, "status.json")
 
+    def wanted_path(self, dataset_id: str) -> str:
+        """The manifest of a dataset as it was published, there as long as any of its shards; see docs/format.md."""
+        return self.below("datasets", directory_name(dataset_id), STAGE_DIRECTORY, "manifest.json")
+
     def leases_dir(self, dataset_id: str) -> str:
         """Directory of the lease records of a dataset."""
         return self.below("leases", directory_name(dataset_id))
@@ -154,6 +160,23 @@ class CacheLayout:
     def trash_path(self, token: str) -> str:
         """Where a dataset directory goes when it is evicted; ``token`` is new each time."""
         return self.below("trash", check_holder(token))
+
+    @property
+    def progress_dir(self) -> str:
+        """Directory of what stagers say of themselves."""
+        return self.below("progress")
+
+    def progress_path(self, holder: str) -> str:
+        """What one stager says of itself."""
+        return self.below("progress", f"{check_holder(holder)}.json")
+
+    def positions_dir(self, dataset_id: str) -> str:
+        """Directory of how far the readers of a dataset are."""
+        return self.below("positions", directory_name(dataset_id))
+
+    def position_path(self, dataset_id: str, reader: str) -> str:
+        """How far one reader of a dataset is."""
+        return self.below("positions", directory_name(dataset_id), f"{check_holder(reader)}.json")
 
     def metrics_path(self, holder: str) -> str:
         """Metrics snapshot of one holder."""

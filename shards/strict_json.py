@@ -140,6 +140,12 @@ class JsonFields:
         check_count(value, self.at(name))
         return value
 
+    def expect(self, name: str, known: int) -> None:
+        """An integer that says of which version this is: the one that this release knows."""
+        found = self.count(name)
+        if found != known:
+            raise JsonError(self.at(name), f"is {found}, this release knows {known}")
+
     def number(self, name: str) -> float:
         """A finite number."""
         value = self.take(name)

@@ -22,11 +22,12 @@ from packer.plan import PackPlan, PlanContent
 from packer.samples_of import walk_samples
 from packer.saved import read_sources
 from packer.sources.files import SourceFiles, display_path
-from packer.stores.base import DatasetStore, ReaderStream
+from packer.stores.base import DatasetStore
 from packer.stores.open import open_store
 from shards.digests import BLOCK_BYTES
 from shards.errors import PlanMismatchError, SourceError, list_offenders, printable
 from shards.manifest import ExtensionEntry, Manifest, SplitEntry
+from shards.ranges import ReaderStream
 from shards.strict_json import JsonValue
 
 _MAY_DIFFER = frozenset({"shard_size_bytes", "shuffle", "append_to"})

@@ -7,9 +7,10 @@ from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames
 from packer.sources.choose import SourceRequest
 from packer.sources.options import PLAIN_OPTIONS, SourceOptions
 from packer.sources.tree import SymlinkPolicy
-from packer.splits import DEFAULT_SPLIT, OneSplit, SplitByShare, SplitRule
+from packer.splits import OneSplit, SplitByShare, SplitRule
 from packer.transform import TransformSpec
 from shards.keys import FIRST_DOT, KeyRule
+from shards.names import DEFAULT_SPLIT
 from shards.strict_json import JsonValue
 
 DEFAULT_SHARD_SIZE_BYTES = 256 * 1024 * 1024

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from packer.group import Samples
 from packer.refusals import Refusals
 from packer.sources.files import SourceFiles, display_path
-from packer.splits import MAX_SPLITS, OneSplit, SplitByDirectory, SplitByShare, SplitRule, check_split_name
+from packer.splits import MAX_SPLITS, OneSplit, SplitByDirectory, SplitByShare, SplitRule
 from shards.errors import SourceError, list_offenders, printable
+from shards.names import check_split_name
 
 CLASS_EXTENSION = "cls"
 """Extension of the member that holds the number of the sample's class, in ASCII decimal."""

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from packer.foreign_view import webdataset_view
-from packer.stores.base import DatasetStore, ReaderStream
+from packer.stores.base import DatasetStore
 from packer.stores.open import open_store
 from packer.unpack.compare import Offenders
 from shards.formats import find_format
 from shards.keys import LAST_DOT, Keyless, split_name
 from shards.manifest import MANIFEST_NAME, Manifest
+from shards.ranges import ReaderStream
 
 
 def reader_faults(location: str, manifest: Manifest) -> list[str]:

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 
 from packer.locations import directory_of, is_url
-from packer.stores.base import DatasetStore, read_pieces
+from packer.stores.base import DatasetStore
 from packer.stores.open import open_store
 from shards.digests import BlockHasher, hash_bytes
 from shards.errors import DigestMismatchError, SizeMismatchError
 from shards.files import fsync_directory, make_directory
 from shards.manifest import Manifest, ShardEntry
+from shards.ranges import read_pieces
 
 logger = logging.getLogger(__name__)
 

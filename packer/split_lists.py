@@ -17,8 +17,9 @@ from packer.checks import Checks, UnlistedSamples, drop_samples
 from packer.group import Samples
 from packer.labels import Labels
 from packer.sources.files import SkipReason, Skips, SourceFiles, display_path
-from packer.splits import SplitByList, check_split_name
+from packer.splits import SplitByList
 from shards.errors import DuplicateKeyError, SourceError, list_offenders, printable
+from shards.names import check_split_name
 
 ReadText = Callable[[str], str]
 """Path of a list → its text."""

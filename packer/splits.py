@@ -6,16 +6,15 @@ key, or lists. A share is stable: adding files never moves a sample that was the
 
 import hashlib
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-DEFAULT_SPLIT = "train"
+from shards.names import check_split_name
+
 MAX_SPLITS = 1000
 """More top directories than this are classes or users, not splits."""
 
-_SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SHARE_TOLERANCE = 1e-6
 
 
@@ -107,18 +106,6 @@ def parse_split(text: str, *, seed: int = 0) -> OneSplit | SplitByDirectory | Sp
     if abs(total - 1) > _SHARE_TOLERANCE:
         raise ValueError(f"the shares in {text!r} sum to {total:g}, not 1")
     return SplitByShare(shares, seed)
-
-
-def check_split_name(name: str) -> None:
-    """Check that a split's name can begin a file name on any system.
-
-    Raises:
-        ValueError: it cannot.
-    """
-    if _SPLIT_NAME.fullmatch(name) is None:
-        raise ValueError(
-            f"{name!r} cannot name a split: use up to 64 letters, digits, '.', '_', '-', the first a letter or digit"
-        )
 
 
 def keyed_hash(key: str, seed: int, *, purpose: bytes) -> int:

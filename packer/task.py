@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from packer.destination import refused
 from packer.plan import PackPlan, ShardPlan
 from packer.receipts import read_receipt, write_receipt
-from packer.stores.base import read_pieces
 from packer.stores.open import open_store
 from packer.transform import account
 from packer.write import ReportProgress, ShardResult, ShardWriter
@@ -19,6 +18,7 @@ from shards.errors import DestinationError, FormatError, NoSpaceError, printable
 from shards.files import free_bytes
 from shards.index import ShardIndex
 from shards.index_schema import index_name
+from shards.ranges import read_pieces
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
-from packer.stores.base import DatasetStore, ReaderStream, read_pieces
+from packer.stores.base import DatasetStore
 from packer.stores.open import open_store
 from packer.unpack.compare import Comparison
 from shardferry.console.units import format_bytes, format_count
@@ -26,6 +26,7 @@ from shards.formats import ShardFormat, find_format
 from shards.index import ShardIndex
 from shards.layout import ScannedSample
 from shards.manifest import MANIFEST_NAME, Manifest, ShardEntry
+from shards.ranges import ReaderStream, read_pieces
 from shards.strict_json import JsonValue
 
 MAX_FAULTS_PER_SHARD = 20

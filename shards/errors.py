@@ -16,6 +16,7 @@ The tree (whose fault it is = the class; worth repeating = ``is_transient``)::
         RemoteChangedError          a file was replaced at its source while it was being staged
       KeyGrammarError               no key can be made from this path
       SampleGroupError              members are whole, their grouping into samples is not
+      ForeignShardsError            shards that somebody else made do not form a dataset
       PackError
         SourceError                 the source of a pack cannot be read as asked
         SourceChangedError          a file changed between plan and read
@@ -256,6 +257,10 @@ class _SentenceError(ShardferryError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
+
+
+class ForeignShardsError(_SentenceError):
+    """Shards that somebody else made do not form a dataset: none there, of two formats, incomplete, unclear splits."""
 
 
 class PackError(_SentenceError):

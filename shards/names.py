@@ -14,10 +14,14 @@ from shards.strict_json import JsonError
 MAX_COMPONENT_BYTES = 255
 MAX_NAME_BYTES = 1024
 
+DEFAULT_SPLIT = "train"
+"""Split of samples of which nothing says otherwise."""
+
 _CONTROL = re.compile("[\0-\x1f\x7f-\x9f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DRIVE = re.compile("[A-Za-z]:")
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_relative_name(name: str, path: str) -> None:
@@ -50,6 +54,18 @@ def check_component(name: str, path: str) -> None:
     check_relative_name(name, path)
     if "/" in name:
         raise JsonError(path, f"the name {name!r} holds a slash")
+
+
+def check_split_name(name: str) -> None:
+    """Check that a split's name can begin a file name on any system.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if _SPLIT_NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"{name!r} cannot name a split: use up to 64 letters, digits, '.', '_', '-', the first a letter or digit"
+        )
 
 
 def check_distinct(names: Iterable[tuple[str, str]]) -> None:

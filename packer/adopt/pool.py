@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from packer.adopt.names import ShardFile
-from packer.adopt.scan import ScannedShard, scan_shard
+from packer.adopt.scan import scan_source
 from shards.errors import PackError
+from shards.foreign.names import ForeignShard
+from shards.foreign.scan import ScannedShard
 
 POLL_SECONDS = 0.2
 """How soon a stop is noticed."""
@@ -24,7 +25,7 @@ _QUEUED_PER_JOB = 2
 
 
 def scan_shards(
-    location: str, files: Sequence[ShardFile], num_jobs: int, check: Callable[[], None]
+    location: str, files: Sequence[ForeignShard], num_jobs: int, check: Callable[[], None]
 ) -> Iterator[tuple[int, ScannedShard]]:
     """Scan all shards.
 
@@ -44,7 +45,7 @@ def scan_shards(
     if num_jobs == 1:
         for place, file in enumerate(files):
             check()
-            yield place, scan_shard(location, file.name, file.format_name)
+            yield place, scan_source(location, file.name, file.format_name)
         return
     waiting = iter(enumerate(files))
     running: dict[Future[ScannedShard], int] = {}
@@ -53,7 +54,7 @@ def scan_shards(
             while True:
                 while len(running) < num_jobs * _QUEUED_PER_JOB and (following := next(waiting, None)) is not None:
                     place, file = following
-                    running[pool.submit(scan_shard, location, file.name, file.format_name)] = place
+                    running[pool.submit(scan_source, location, file.name, file.format_name)] = place
                 if not running:
                     return
                 check()

@@ -8,20 +8,26 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from packer.adopt.names import ShardFiles, choose_files, compressed_shards
 from packer.adopt.output import LinkKind, check_output, write_output
 from packer.adopt.pool import scan_shards
-from packer.adopt.scan import ScannedShard
 from packer.locations import directory_of, is_url
 from packer.stores.open import open_store
 from shardferry import __version__
-from shards.digests import BLOCK_BYTES, hash_bytes
 from shards.errors import IntegrityError, SourceError, printable
+from shards.foreign.manifest import make_manifest
+from shards.foreign.names import Advice, ForeignShards, choose_files, compressed_shards
+from shards.foreign.scan import ScannedShard
 from shards.index import ShardIndex
-from shards.index_schema import index_name
-from shards.manifest import ExtensionEntry, Manifest, ShardEntry, SplitEntry
+from shards.manifest import Manifest
 
 Hashes = npt.NDArray[np.uint64]
+
+ADVICE = Advice(
+    no_shard=", others are named with --split NAME=GLOB and --format",
+    formats="choose with --format",
+    splits="say it with --split NAME=GLOB, once for each split",
+    incomplete="copy what is missing, or take what there is with --allow-incomplete",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +87,8 @@ def adopt(config: AdoptConfig, check: Callable[[], None], report: Callable[[int,
         report: called with (samples, bytes) of each scanned shard.
 
     Raises:
-        SourceError: there are no shards, or not such as can be adopted.
+        ForeignShardsError: there are no shards, or not such as can be adopted.
+        SourceError: there is no such directory, or no sample in it.
         DamagedShardsError: some are damaged; all are named.
         DestinationError: the result cannot be written.
     """
@@ -89,6 +96,7 @@ def adopt(config: AdoptConfig, check: Callable[[], None], report: Callable[[int,
         raise SourceError(f"{printable(config.source)} is no directory; give the one that holds the shards")
     files = choose_files(
         open_store(config.source).list_names(),
+        ADVICE,
         globs=config.globs,
         format_name=config.format_name,
         allows_incomplete=config.allows_incomplete,
@@ -99,13 +107,18 @@ def adopt(config: AdoptConfig, check: Callable[[], None], report: Callable[[int,
         check()
         indexes = {shard.name: _spool_path(spool, place) for place, shard in enumerate(shards)}
         remarks = [*files.remarks, *_remarks(files, shards, indexes)]
-        manifest = _make_manifest(config, files, shards, indexes)
+        manifest = make_manifest(
+            files,
+            shards,
+            packer={"program": "shardferry pack adopt", "version": __version__},
+            source={"kind": "adopted", "path": printable(config.source), "num_shards": len(shards)},
+        )
         write_output(config.source, config.output, config.link, manifest, indexes)
     return Adopted(manifest=manifest, location=config.output or config.source, remarks=tuple(remarks))
 
 
 def _scan_all(
-    config: AdoptConfig, files: ShardFiles, spool: str, check: Callable[[], None], report: Callable[[int, int], None]
+    config: AdoptConfig, files: ForeignShards, spool: str, check: Callable[[], None], report: Callable[[int, int], None]
 ) -> list[ScannedShard]:
     found: list[ScannedShard | None] = [None] * len(files.files)
     for place, shard in scan_shards(config.source, files.files, config.num_jobs, check):
@@ -126,57 +139,7 @@ def _scan_all(
     return shards
 
 
-def _make_manifest(
-    config: AdoptConfig, files: ShardFiles, shards: Sequence[ScannedShard], indexes: dict[str, str]
-) -> Manifest:
-    by_split: dict[str, list[ScannedShard]] = {}
-    for file, shard in zip(files.files, shards, strict=True):
-        by_split.setdefault(file.split, []).append(shard)
-    return Manifest(
-        shard_format=files.format_name,
-        block_bytes=BLOCK_BYTES,
-        splits=tuple(_split_entry(name, found, indexes) for name, found in sorted(by_split.items())),
-        packer={"program": "shardferry pack adopt", "version": __version__},
-        source={"kind": "adopted", "path": printable(config.source), "num_shards": len(shards)},
-    )
-
-
-def _split_entry(name: str, shards: Sequence[ScannedShard], indexes: dict[str, str]) -> SplitEntry:
-    num_samples = sum(shard.num_samples for shard in shards)
-    extensions = sorted({extension for shard in shards for extension in shard.extensions})
-    totals = {}
-    for extension in extensions:
-        counts = [shard.extensions[extension] for shard in shards if extension in shard.extensions]
-        present = sum(count for count, _ in counts)
-        totals[extension] = ExtensionEntry(
-            num_present=present,
-            num_missing=num_samples - present,
-            size_bytes=sum(size_bytes for _, size_bytes in counts),
-        )
-    return SplitEntry(
-        name=name,
-        num_samples=num_samples,
-        size_bytes=sum(shard.size_bytes for shard in shards),
-        shards=tuple(_shard_entry(shard, indexes[shard.name]) for shard in shards),
-        extensions=totals,
-    )
-
-
-def _shard_entry(shard: ScannedShard, index_path: str) -> ShardEntry:
-    with open(index_path, "rb") as file:
-        index_bytes = file.read()
-    return ShardEntry(
-        name=shard.name,
-        size_bytes=shard.size_bytes,
-        digest=shard.digest,
-        num_samples=shard.num_samples,
-        index_name=index_name(shard.name),
-        index_size_bytes=len(index_bytes),
-        index_digest=hash_bytes(index_bytes),
-    )
-
-
-def _remarks(files: ShardFiles, shards: Sequence[ScannedShard], indexes: dict[str, str]) -> Iterator[str]:
+def _remarks(files: ForeignShards, shards: Sequence[ScannedShard], indexes: dict[str, str]) -> Iterator[str]:
     keyless = sum(shard.num_keyless for shard in shards)
     if keyless:
         names = [name for shard in shards for name in shard.keyless_names][:3]
@@ -194,7 +157,7 @@ def _remarks(files: ShardFiles, shards: Sequence[ScannedShard], indexes: dict[st
         yield f"{len(files.left_out)} file(s) are no shards of this dataset: {', '.join(names)}"
 
 
-def _duplicate_keys(files: ShardFiles, shards: Sequence[ScannedShard], indexes: dict[str, str]) -> list[str]:
+def _duplicate_keys(files: ForeignShards, shards: Sequence[ScannedShard], indexes: dict[str, str]) -> list[str]:
     """Keys that re-appear in another shard of their split; found by their hashes, then proven by the keys."""
     found: list[str] = []
     by_split: dict[str, list[ScannedShard]] = {}

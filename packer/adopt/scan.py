@@ -1,43 +1,11 @@
-"""Reads one shard once: its block digests, and every sample in it by the strict reader of its format."""
+"""Reads one shard of a source once; whatever is wrong with it is part of the result."""
 
-from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import BinaryIO, Self, cast
-
-from packer.stores.base import READ_BYTES, RangeReader, ReaderStream
 from packer.stores.open import open_store
-from shards.compression import HEAD_BYTES, find_compression
-from shards.digests import BlockDigests, BlockHasher
-from shards.errors import FormatError, RemoteError, SampleGroupError, printable
-from shards.example_shape import FOREIGN_EXTENSIONS
-from shards.formats import find_format
-from shards.index import IndexBuilder
-from shards.layout import ScannedMember, ScannedSample
+from shards.errors import RemoteError, printable
+from shards.foreign.scan import ScannedShard, scan_shard
 
 
-@dataclass(slots=True, kw_only=True)
-class ScannedShard:
-    """What was found in one shard."""
-
-    name: str
-    size_bytes: int = 0
-    digest: str = ""
-    num_samples: int = 0
-    index_bytes: bytes = b""
-    extensions: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Extension → (members, bytes)."""
-    key_hashes: bytes = b""
-    """8 bytes a key, native order; empty for foreign records, whose keys are only numbers."""
-    num_keyless: int = 0
-    keyless_names: Sequence[str] = ()
-    fault: str = ""
-    """Why the shard cannot be adopted; nothing else is to be believed then."""
-    is_compressed: bool = False
-
-
-def scan_shard(location: str, name: str, format_name: str) -> ScannedShard:
+def scan_source(location: str, name: str, format_name: str) -> ScannedShard:
     """Read one shard; damage is a result, not an error.
 
     Args:
@@ -45,114 +13,10 @@ def scan_shard(location: str, name: str, format_name: str) -> ScannedShard:
         name: of the shard in it.
         format_name: ``tar`` or ``tfrecord``.
     """
-    found = ScannedShard(name=name)
     try:
-        with open_store(location).open_reader(name) as plain, HashingReader(plain) as reader:
-            _scan(reader, format_name, found)
-            if reader.has_changed():
-                found.fault = f"{printable(name)} changed while it was read; let its writer finish, then adopt again"
-    except (FormatError, SampleGroupError, RemoteError) as error:
-        found.fault = str(error)
+        with open_store(location).open_reader(name) as reader:
+            return scan_shard(reader, name, format_name)
+    except RemoteError as error:
+        return ScannedShard(name=name, fault=str(error))
     except OSError as error:
-        found.fault = f"{printable(name)}: {error.strerror}"
-    return found
-
-
-class HashingReader:
-    """Passes a file's bytes on and hashes each of them once, in order, however it is read.
-
-    A strict reader passes over little (padding, what lies behind the end marker), and goes back only for hard links.
-    What it passes over is read for the hash.
-    """
-
-    def __init__(self, reader: RangeReader) -> None:
-        self._reader = reader
-        self._hasher = BlockHasher()
-        self.size_bytes = reader.size_bytes
-
-    def read_at(self, num_bytes: int, offset: int) -> bytes:
-        """Read a range; fewer bytes only at the end of the file."""
-        self._hash_up_to(offset)
-        data = self._reader.read_at(num_bytes, offset)
-        hashed = self._hasher.size_bytes
-        if offset + len(data) > hashed:
-            self._hasher.update(memoryview(data)[hashed - offset :])
-        return data
-
-    def finish(self) -> BlockDigests:
-        """Read what is left, and give the digests of all blocks."""
-        self._hash_up_to(self.size_bytes)
-        return self._hasher.finish()
-
-    def has_changed(self) -> bool:
-        """Whether the file has another size than when it was opened, as far as reading tells."""
-        return bool(self._reader.read_at(1, self.size_bytes)) or (
-            self.size_bytes > 0 and not self._reader.read_at(1, self.size_bytes - 1)
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass  # the file belongs to the caller
-
-    def _hash_up_to(self, offset: int) -> None:
-        while (hashed := self._hasher.size_bytes) < offset:
-            data = self._reader.read_at(min(READ_BYTES, offset - hashed), hashed)
-            if not data:
-                return
-            self._hasher.update(data)
-
-
-def _scan(reader: HashingReader, format_name: str, found: ScannedShard) -> None:
-    shard_format = find_format(format_name, where=found.name)
-    head = reader.read_at(HEAD_BYTES, 0)
-    compression = "none" if shard_format.is_plain(head) else find_compression(head, allow_zlib=True)
-    if compression != "none":
-        found.is_compressed = True
-        found.fault = f"{printable(found.name)} is compressed with {compression.lstrip('!')}"
-        return
-
-    def report_keyless(count: int, names: Sequence[str]) -> None:
-        found.num_keyless, found.keyless_names = count, tuple(names)
-
-    index, hashes, split_up = IndexBuilder(), array("Q"), 0
-    stream = cast("BinaryIO", ReaderStream(reader))
-    for sample in shard_format.scan_samples(stream, found.name, report_keyless=report_keyless):
-        members = [
-            (member.extension, member.offset, member.size, member.crc32c)
-            for member in sample.members
-            if member.offset is not None
-        ]
-        if len(members) < len(sample.members):
-            split_up += 1
-            if not found.fault:
-                found.fault = _sparse_fault(found.name, sample)
-            continue
-        index.add(sample.key, sample.offset, members)
-        for member in sample.members:
-            _count(found, member)
-        hashes.append(int.from_bytes(blake2b(sample.key.encode("utf-8", "surrogateescape"), digest_size=8).digest()))
-    if split_up > 1:
-        found.fault += f" (and {split_up - 1} more of its samples)"
-    if found.fault:
-        return
-    blocks = reader.finish()
-    found.size_bytes, found.digest, found.num_samples = blocks.size_bytes, blocks.shard_digest, index.num_samples
-    found.index_bytes = index.finish(shard_name=found.name, format_name=format_name, blocks=blocks)
-    if not (shard_format.has_example_records and found.extensions.keys() <= FOREIGN_EXTENSIONS):
-        found.key_hashes = hashes.tobytes()
-
-
-def _count(found: ScannedShard, member: ScannedMember) -> None:
-    count, size_bytes = found.extensions.get(member.extension, (0, 0))
-    found.extensions[member.extension] = (count + 1, size_bytes + member.size)
-
-
-def _sparse_fault(name: str, sample: ScannedSample) -> str:
-    extensions = ", ".join(member.extension for member in sample.members if member.offset is None)
-    return (
-        f"{printable(name)} at byte offset {sample.offset}: member {printable(extensions)} of "
-        f"{printable(sample.key)} is sparse: its bytes do not lie in one piece, so no index can point at them; "
-        "make the shard again without --sparse"
-    )
+        return ScannedShard(name=name, fault=f"{printable(name)}: {error.strerror}")

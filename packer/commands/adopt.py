@@ -59,12 +59,12 @@ def command(
     shards can be staged, loaded and verified like those of pack build. If any shard is damaged, all damaged ones are
     listed and nothing is written.
     """
-    from packer.adopt.names import parse_split_globs
     from packer.adopt.output import LinkKind
     from packer.adopt.report import adopted_as_json, adopted_as_text
     from packer.adopt.run import AdoptConfig, adopt
     from packer.cpus import usable_cpus
     from packer.stop import StopFlag
+    from shards.foreign.names import parse_split_globs
 
     set_up_log(verbose=verbose, quiet=quiet)
     try:

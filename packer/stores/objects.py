@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Self
 import fsspec
 
 from packer.locations import scheme_of
-from packer.stores.base import READ_BYTES
 from packer.stores.object_errors import explain_errors
 from packer.stores.object_reader import ObjectReader
 from packer.stores.pending import MultipartUpload, StagedUpload, Upload
@@ -27,6 +26,7 @@ from packer.stores.s3_upload import S3Upload, put_object
 from packer.stores.uploads import is_s3, list_uploads
 from shards.errors import RemoteError, RemoteMissingError, SizeMismatchError, printable
 from shards.index import ShardIndex
+from shards.ranges import READ_BYTES
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

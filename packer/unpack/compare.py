@@ -15,14 +15,15 @@ from packer.sources.choose import SourceRequest, choose_source
 from packer.sources.files import INLINE, SourceFiles, display_path
 from packer.sources.options import SourceOptions
 from packer.sources.tree import SymlinkPolicy
-from packer.splits import DEFAULT_SPLIT, OneSplit, SplitByDirectory
-from packer.stores.base import RangeReader
+from packer.splits import OneSplit, SplitByDirectory
 from packer.stores.open import open_store
 from shardferry.console.units import format_count
 from shards.errors import LISTED_OFFENDERS, SourceError, printable
 from shards.index import IndexedMember
 from shards.keys import FIRST_DOT, member_name, parse_key_rule
 from shards.manifest import Manifest
+from shards.names import DEFAULT_SPLIT
+from shards.ranges import RangeReader
 from shards.strict_json import JsonValue
 
 

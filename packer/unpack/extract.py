@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from packer.samples_of import ListedSample, choose_shards, walk_samples, walk_shard
-from packer.stores.base import DatasetStore, RangeReader
+from packer.stores.base import DatasetStore
 from packer.unpack.names import Collisions, Selection, file_parts, unescape_dots
 from packer.unpack.target import Existing, TargetDirectory
 from shardferry.console.units import format_bytes, format_count
@@ -15,6 +15,7 @@ from shards.digests import crc32c
 from shards.errors import DestinationError, DuplicateKeyError, IntegrityError, NotStagedError, list_offenders, printable
 from shards.index import IndexedMember
 from shards.manifest import Manifest
+from shards.ranges import RangeReader
 from shards.strict_json import JsonValue
 
 PIECE_BYTES = 1024 * 1024

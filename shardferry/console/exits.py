@@ -44,6 +44,7 @@ EXIT_CODES: dict[type[errors.ShardferryError], int] = {
     errors.SampleGroupError: EXIT_DAMAGED,
     errors.PackError: EXIT_LOCAL_IO,
     errors.SourceError: EXIT_MISSING,
+    errors.ForeignShardsError: EXIT_MISSING,
     errors.SourceChangedError: EXIT_DAMAGED,
     errors.DuplicateKeyError: EXIT_DAMAGED,
     errors.OversizeSampleError: EXIT_CONFIG,

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaders import open_dataset
-from packer.adopt.names import choose_files, parse_split_globs
-from packer.adopt.scan import HashingReader, scan_shard
+from packer.adopt.run import ADVICE
+from packer.adopt.scan import scan_source
 from shards.digests import BlockHasher
-from shards.errors import SourceError
+from shards.errors import ForeignShardsError
+from shards.foreign.names import choose_files, parse_split_globs
+from shards.foreign.scan import HashingReader
 from shards.tfrecord.frames import frame_record
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
@@ -58,12 +60,12 @@ def tree_state(path):
     ],
 )
 def test_splits_are_told_from_names(names, splits):
-    assert [file.split for file in choose_files(names).files] == splits
+    assert [file.split for file in choose_files(names, ADVICE).files] == splits
 
 
 def test_shards_come_in_the_order_of_their_numbers():
     names = [f"a{number}.tar" for number in (10, 9, 1, 2, 100, 0, 3, 4, 5, 6, 7, 8)]
-    found = choose_files(names)
+    found = choose_files(names, ADVICE)
     assert [file.name for file in found.files][:4] == ["a0.tar", "a1.tar", "a2.tar", "a3.tar"]
     assert found.remarks == ("numbers missing in a*: 11-99",)
 
@@ -71,7 +73,7 @@ def test_shards_come_in_the_order_of_their_numbers():
 @given(st.sets(st.integers(0, 40), min_size=1), st.integers(0, 3))
 def test_every_missing_number_is_reported(numbers, seed):
     order = sorted(numbers, key=lambda number: hash((number, seed)))
-    [*remarks] = choose_files([f"x-{number:03d}.tar" for number in order]).remarks
+    [*remarks] = choose_files([f"x-{number:03d}.tar" for number in order], ADVICE).remarks
     start = min({0} if 0 in numbers else {1} | numbers)
     missing = set(range(start, max(numbers))) - numbers
     told = set()
@@ -84,11 +86,11 @@ def test_every_missing_number_is_reported(numbers, seed):
 
 def test_incomplete_sets_are_refused_unless_allowed():
     names = ["train-00000-of-00004", "train-00002-of-00004"]
-    with pytest.raises(SourceError, match=r"of 4 shards these are missing: 1, 3"):
-        choose_files(names)
-    assert "missing: 1, 3" in choose_files(names, allows_incomplete=True).remarks[0]
-    with pytest.raises(SourceError, match="sets of 4 and 5 are mixed"):
-        choose_files(["train-00000-of-00004", "train-00000-of-00005"])
+    with pytest.raises(ForeignShardsError, match=r"of 4 shards these are missing: 1, 3"):
+        choose_files(names, ADVICE)
+    assert "missing: 1, 3" in choose_files(names, ADVICE, allows_incomplete=True).remarks[0]
+    with pytest.raises(ForeignShardsError, match="sets of 4 and 5 are mixed"):
+        choose_files(["train-00000-of-00004", "train-00000-of-00005"], ADVICE)
 
 
 @pytest.mark.parametrize(
@@ -99,23 +101,23 @@ def test_incomplete_sets_are_refused_unless_allowed():
         (["a.tar", "b.tfrecord"], "choose with --format"),
         (["a.tar.gz", "b.tar"], "are compressed"),
         (["a.tgz"], "are compressed"),
-        (["readme.txt"], "no shard to adopt"),
-        ([], "no shard to adopt"),
+        (["readme.txt"], "there is no shard"),
+        ([], "there is no shard"),
         (["a\\b.tar"], "backslash"),
     ],
 )
 def test_what_names_do_not_say_is_refused(names, message):
-    with pytest.raises(SourceError, match=message):
-        choose_files(names)
+    with pytest.raises(ForeignShardsError, match=message):
+        choose_files(names, ADVICE)
 
 
 def test_patterns_say_the_splits_and_leave_the_rest_out():
     globs = parse_split_globs(["one=a*.tar", "two=b*"])
-    found = choose_files(["a1.tar", "b1.tar", "c1.tar"], globs=globs)
+    found = choose_files(["a1.tar", "b1.tar", "c1.tar"], ADVICE, globs=globs)
     assert [(file.name, file.split) for file in found.files] == [("a1.tar", "one"), ("b1.tar", "two")]
     assert found.left_out == ("c1.tar",)
-    with pytest.raises(SourceError, match="several splits"):
-        choose_files(["a1.tar"], globs=parse_split_globs(["one=a*", "two=*1.tar"]))
+    with pytest.raises(ForeignShardsError, match="several splits"):
+        choose_files(["a1.tar"], ADVICE, globs=parse_split_globs(["one=a*", "two=*1.tar"]))
     for bad in ("train", "train=", "a/b=*"):
         with pytest.raises(ValueError):
             parse_split_globs([bad])
@@ -145,7 +147,7 @@ def test_every_byte_is_hashed_once_in_order_however_it_is_read(data, reads):
 @pytest.mark.parametrize("case", sorted(path.name for path in (CASES / "tar").iterdir()))
 def test_damaged_tar_is_a_result_and_never_an_index(case):
     """What the strict reader takes has an index; what it refuses has a fault; nothing else happens."""
-    found = scan_shard(str(CASES / "tar"), case, "tar")
+    found = scan_source(str(CASES / "tar"), case, "tar")
     assert bool(found.fault) != bool(found.index_bytes)
     if found.index_bytes:
         assert found.size_bytes == (CASES / "tar" / case).stat().st_size

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from packer.splits import DEFAULT_SPLIT, check_split_name
-from shards.errors import LISTED_OFFENDERS, SourceError, list_offenders, printable
-from shards.names import check_relative_name
+from shards.errors import LISTED_OFFENDERS, ForeignShardsError, list_offenders, printable
+from shards.names import DEFAULT_SPLIT, check_relative_name, check_split_name
 
 SPLIT_WORDS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"})
 
@@ -31,7 +30,7 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardFile:
+class ForeignShard:
     """One file that is a shard by its name."""
 
     name: str
@@ -41,10 +40,10 @@ class ShardFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardFiles:
+class ForeignShards:
     """The shards of a source, and what was left aside."""
 
-    files: tuple[ShardFile, ...]
+    files: tuple[ForeignShard, ...]
     """Split by split in the order of their names, shards by number."""
     left_out: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -56,23 +55,36 @@ class ShardFiles:
         return self.files[0].format_name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What a user can do about names that do not say enough, in the words of the program that he runs."""
+
+    no_shard: str
+    formats: str
+    splits: str
+    incomplete: str
+
+
 def choose_files(
     names: Iterable[str],
+    advice: Advice,
     *,
     globs: Sequence[tuple[str, str]] = (),
     format_name: str | None = None,
     allows_incomplete: bool = False,
-) -> ShardFiles:
+) -> ForeignShards:
     """Tell which files are shards, and of which split.
 
     Args:
         names: of all files, relative to the source.
+        advice: ends the messages.
         globs: (split, pattern); when given, only files that match one are shards.
         format_name: only shards of this format; files that match a pattern are taken as such.
         allows_incomplete: take sets of which ``-of-N`` says that some are missing.
 
     Raises:
-        SourceError: no shard, shards of two formats, compressed shards, splits that cannot be told, missing shards.
+        ForeignShardsError: no shard, shards of two formats, compressed shards, splits that cannot be told, missing
+            shards.
     """
     chosen: list[tuple[str, str, str | None]] = []
     left_out: list[str] = []
@@ -83,7 +95,7 @@ def choose_files(
         found = _format_of(name)
         splits = [split for split, glob in globs if fnmatchcase(name, glob)]
         if len(set(splits)) > 1:
-            raise SourceError(f"{printable(name)} matches the patterns of several splits: {', '.join(splits)}")
+            raise ForeignShardsError(f"{printable(name)} matches the patterns of several splits: {', '.join(splits)}")
         if splits and found is None and not _COMPRESSED.fullmatch(name):
             found = format_name
         if (globs and not splits) or (found is None and not _COMPRESSED.fullmatch(name)):
@@ -94,16 +106,16 @@ def choose_files(
             left_out.append(name)
         else:
             chosen.append((name, found, splits[0] if splits else None))
-    _refuse(compressed, [(name, found) for name, found, _ in chosen], left_out)
+    _refuse(compressed, [(name, found) for name, found, _ in chosen], left_out, advice)
     split_of = {name: split for name, _, split in chosen if split is not None} or _guess_splits(
-        [name for name, _, _ in chosen]
+        [name for name, _, _ in chosen], advice
     )
-    files = [ShardFile(name=name, format_name=found, split=split_of[name]) for name, found, _ in chosen]
+    files = [ForeignShard(name=name, format_name=found, split=split_of[name]) for name, found, _ in chosen]
     files.sort(key=lambda file: (file.split, *_order(file.name)))
-    return ShardFiles(
+    return ForeignShards(
         files=tuple(files),
         left_out=tuple(left_out),
-        remarks=tuple(_check_numbers([file.name for file in files], allows_incomplete=allows_incomplete)),
+        remarks=tuple(_check_numbers([file.name for file in files], advice, allows_incomplete=allows_incomplete)),
     )
 
 
@@ -127,18 +139,21 @@ def _format_of(name: str) -> str | None:
     return next((format_name for format_name, pattern in _FORMATS if pattern.fullmatch(name)), None)
 
 
-def _refuse(compressed: Sequence[str], chosen: Sequence[tuple[str, str]], left_out: Sequence[str]) -> None:
+def _refuse(
+    compressed: Sequence[str], chosen: Sequence[tuple[str, str]], left_out: Sequence[str], advice: Advice
+) -> None:
     if compressed:
         raise compressed_shards(compressed)
     if not chosen:
         seen = f"; it holds, for instance, {', '.join(map(printable, left_out[:3]))}" if left_out else ""
-        raise SourceError(
-            f"there is no shard to adopt{seen}; shards are named *.tar, *.tfrecord or *-00000-of-00010, "
-            "others are named with --split NAME=GLOB and --format"
+        raise ForeignShardsError(
+            f"there is no shard{seen}; shards are named *.tar, *.tfrecord or *-00000-of-00010{advice.no_shard}"
         )
     formats = {format_name for _, format_name in chosen}
     if len(formats) > 1:
-        raise SourceError("the source holds tar and TFRecord shards, a dataset has one format; choose with --format")
+        raise ForeignShardsError(
+            f"the source holds tar and TFRecord shards, a dataset has one format; {advice.formats}"
+        )
     faults = []
     for name, _ in chosen:
         try:
@@ -146,19 +161,21 @@ def _refuse(compressed: Sequence[str], chosen: Sequence[tuple[str, str]], left_o
         except ValueError as error:
             faults.append(str(error).removeprefix("name: "))
     if faults:
-        raise SourceError(f"{len(faults)} shard(s) have names that no manifest may hold:\n{list_offenders(faults)}")
+        raise ForeignShardsError(
+            f"{len(faults)} shard(s) have names that no manifest may hold:\n{list_offenders(faults)}"
+        )
 
 
-def compressed_shards(names: Sequence[str]) -> SourceError:
-    """Say why compressed shards are not adopted."""
-    return SourceError(
+def compressed_shards(names: Sequence[str]) -> ForeignShardsError:
+    """Say why compressed shards cannot be used where they lie."""
+    return ForeignShardsError(
         f"{len(names)} shard(s) are compressed:\n{list_offenders([printable(name) for name in names])}\n"
-        "an index points into plain bytes; decompress them (gzip -d, zstd -d, xz -d) and adopt the result. "
+        "an index points into plain bytes; decompress them (gzip -d, zstd -d, xz -d) and take the result. "
         "Shards of pictures or sound hardly grow"
     )
 
 
-def _guess_splits(names: Sequence[str]) -> dict[str, str]:
+def _guess_splits(names: Sequence[str], advice: Advice) -> dict[str, str]:
     found: dict[str, str | None] = {}
     several = []
     for name in names:
@@ -168,9 +185,9 @@ def _guess_splits(names: Sequence[str]) -> dict[str, str]:
         found[name] = words.pop() if len(words) == 1 else None
     unclear = [printable(name) for name, split in found.items() if split is None]
     if several or (unclear and len(unclear) < len(names)):
-        raise SourceError(
+        raise ForeignShardsError(
             f"the split of some shards cannot be told from their names:\n{list_offenders(several or unclear)}\n"
-            "say it with --split NAME=GLOB, once for each split"
+            f"{advice.splits}"
         )
     return {name: split or DEFAULT_SPLIT for name, split in found.items()}
 
@@ -189,7 +206,7 @@ def _order(name: str) -> tuple[str, int, str]:
     return (name, -1, name) if parts is None else (parts["prefix"], int(parts["number"]), name)
 
 
-def _check_numbers(names: Sequence[str], *, allows_incomplete: bool) -> list[str]:
+def _check_numbers(names: Sequence[str], advice: Advice, *, allows_incomplete: bool) -> list[str]:
     """Find what is missing in each series of numbered names."""
     numbers: dict[str, set[int]] = {}
     totals: dict[str, set[int]] = {}
@@ -217,10 +234,7 @@ def _check_numbers(names: Sequence[str], *, allows_incomplete: bool) -> list[str
         elif missing:
             remarks.append(f"numbers missing in {shown}*: {missing}")
     if incomplete and not allows_incomplete:
-        raise SourceError(
-            f"the source is not complete:\n{list_offenders(incomplete)}\n"
-            "copy what is missing, or take what there is with --allow-incomplete"
-        )
+        raise ForeignShardsError(f"the source is not complete:\n{list_offenders(incomplete)}\n{advice.incomplete}")
     return remarks + incomplete
 
 

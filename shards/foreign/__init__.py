@@ -1,0 +1,1 @@
+"""Shards that somebody else made, without manifest and index: which files they are, and what lies in them."""

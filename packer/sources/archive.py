@@ -20,6 +20,7 @@ from packer.sources.archive_read import Archive, ArchiveFiles
 from packer.sources.chunks import CHUNK_BYTES
 from packer.sources.files import FoundFiles, SkipReason, Skips, SourceFiles, SourcePart, display_path
 from packer.sources.names import Globs, NameFilter, is_plain_path, leftover_path_reason, raise_odd_paths
+from packer.sources.persist import explain_errno, persist
 from packer.sources.zip import is_zip, list_zip
 from shards.compression import DecodedStream
 from shards.errors import DuplicateKeyError, SourceError, list_offenders, printable
@@ -41,13 +42,20 @@ class ArchiveSource:
     kind = "archive"
 
     def scan(self, check: Callable[[], None]) -> FoundFiles:
-        """Look through the headers of all archives."""
-        scan = _Scan(self.paths, NameFilter(self.globs), check)
-        for number, path in enumerate(self.paths):
-            try:
+        """Look through the headers of all archives; all of them again when one fails for a moment, which is rare."""
+        path = ""
+
+        def look_through() -> _Scan:
+            nonlocal path
+            scan = _Scan(self.paths, NameFilter(self.globs), check)
+            for number, path in enumerate(self.paths):
                 scan.look_through(number, path)
-            except OSError as error:
-                raise SourceError(f"cannot read the archive {printable(path)}: {error.strerror}") from error
+            return scan
+
+        try:
+            scan = persist(look_through)
+        except OSError as error:
+            raise SourceError(f"cannot read the archive {printable(path)}: {explain_errno(error)}") from error
         return scan.finish()
 
 

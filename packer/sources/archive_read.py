@@ -4,7 +4,6 @@ An archive must be the one that was looked through: its size and modification ti
 """
 
 import contextlib
-import functools
 import os
 import threading
 import zlib
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from packer.sources.archive_locator import StoredFile, ZippedFile, parse_locator
 from packer.sources.chunks import ChunkedStreams
 from packer.sources.origin import PIECE_BYTES
+from packer.sources.persist import explain_errno, persist
 from packer.sources.zip import unzip
 from shards.digests import crc32c
 from shards.errors import FormatError, SourceChangedError, SourceError, printable
@@ -54,6 +54,8 @@ class ArchiveReader:
         self._archives = archives
         self._lock = threading.Lock()
         self._open: dict[int, int] = {}
+        self._given_up: list[int] = []
+        """Open files that failed and were opened anew; other threads may still be reading them."""
         self._streams = ChunkedStreams([archive.path for archive in archives])
 
     @property
@@ -63,9 +65,10 @@ class ArchiveReader:
 
     def close(self) -> None:
         """Close all archives."""
-        for fd in self._open.values():
+        for fd in (*self._open.values(), *self._given_up):
             os.close(fd)
         self._open.clear()
+        self._given_up.clear()
 
     def read_into(self, locator: bytes, size: int, stamp: int, target: memoryview, offset: int) -> int:
         """Read a whole member into a place of a buffer."""
@@ -99,18 +102,31 @@ class ArchiveReader:
             raise SourceChangedError(archive.path, _describe(archive.size_bytes, stamp), "no such file") from error
         except OSError as error:
             raise SourceError(
-                f"cannot read the archive {printable(archive.path)}: {error.strerror}; "
-                "mend that, then run the same command again"
+                f"cannot read the archive {printable(archive.path)}: {explain_errno(error)}; "
+                "mend that, then run the same command again to go on"
             ) from error
 
     @contextlib.contextmanager
     def _reading(self, number: int, stamp: int) -> Iterator[tuple[ReadAt, Callable[[], None]]]:
         """Give what reads an archive, and what checks that it is still the planned one."""
         archive = self._archives[number]
-        fd, is_kept = self._open_archive(number)
+        keeps_open = len(self._archives) <= _MOST_OPEN
+        fd = -1
+
+        def opened() -> int:
+            nonlocal fd
+            if fd < 0:
+                fd = self._open_archive(number, keeps_open=keeps_open)
+            return fd
+
+        def forget() -> None:
+            nonlocal fd
+            if fd >= 0:
+                self._forget(number, fd) if keeps_open else os.close(fd)
+            fd = -1
 
         def check() -> None:
-            status = os.fstat(fd)
+            status = persist(lambda: os.fstat(opened()), forget)
             if status.st_size != archive.size_bytes or status.st_mtime_ns != stamp:
                 planned = _describe(archive.size_bytes, stamp)
                 raise SourceChangedError(archive.path, planned, _describe(status.st_size, status.st_mtime_ns))
@@ -118,25 +134,31 @@ class ArchiveReader:
         try:
             if archive.is_compressed:
                 check()
-                yield functools.partial(self._streams.read_at, number), check
+                yield lambda offset, size: persist(lambda: self._streams.read_at(number, offset, size)), check
             else:
-                yield lambda offset, size: os.pread(fd, size, offset), check
+                yield lambda offset, size: persist(lambda: os.pread(opened(), size, offset), forget), check
         except FormatError:
             check()  # damage that comes of a change is a change
             raise
         finally:
-            if not is_kept:
+            if not keeps_open and fd >= 0:
                 os.close(fd)
 
-    def _open_archive(self, number: int) -> tuple[int, bool]:
+    def _open_archive(self, number: int, *, keeps_open: bool) -> int:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-        if len(self._archives) > _MOST_OPEN:
-            return os.open(self._archives[number].path, flags), False
+        if not keeps_open:
+            return os.open(self._archives[number].path, flags)
         with self._lock:
             fd = self._open.get(number)
             if fd is None:
                 fd = self._open[number] = os.open(self._archives[number].path, flags)
-        return fd, True
+        return fd
+
+    def _forget(self, number: int, fd: int) -> None:
+        """Let the next read open an archive anew, unless another thread did so already."""
+        with self._lock:
+            if self._open.get(number) == fd:
+                self._given_up.append(self._open.pop(number))
 
 
 def _pieces(archive: Archive, place: StoredFile | ZippedFile, size: int, read_at: ReadAt) -> Iterator[bytes]:

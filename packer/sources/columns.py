@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shards.errors import FormatError
+from packer.sources.persist import explain_errno, persist
+from shards.errors import FormatError, SourceError, printable
 
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
 
@@ -29,10 +30,13 @@ def has_bytes_column(path: str) -> bool:
 
     Raises:
         FormatError: it is no Parquet file.
+        SourceError: it cannot be read.
     """
     try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowException, ValueError) as error:
+        schema = persist(lambda: pq.read_schema(path))
+    except (pa.ArrowException, ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise SourceError(f"cannot read {printable(path)}: {explain_errno(error)}") from error
         raise FormatError(path, None, f"no Parquet file that can be read: {error}") from error
     return any(holds_bytes(field.type) for field in schema)
 

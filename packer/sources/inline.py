@@ -23,6 +23,7 @@ from packer.sources.files import FoundFiles, SkipReason, Skips, SourceFiles, Sou
 from packer.sources.inline_read import LOCATOR, Cells, InlineFile, InlineFiles, bytes_of, cells_of
 from packer.sources.media import LOOKED_AT_BYTES, guess_extension
 from packer.sources.names import is_plain_path, raise_odd_paths
+from packer.sources.persist import explain_errno, persist
 from packer.sources.row_groups import open_row_groups, read_group
 from shards.errors import DuplicateKeyError, SourceError, list_offenders, printable
 
@@ -48,12 +49,15 @@ class InlineSource:
             try:
                 scan.take_file(number, path)
             except OSError as error:
-                raise SourceError(f"cannot read {printable(path)}: {error.strerror or error}") from error
+                raise _unreadable(path, error) from error
         return scan.finish()
 
     def _choose_cells(self) -> Cells:
         """Say what becomes of each column, by the first file."""
-        groups = open_row_groups(self.paths[0])
+        try:
+            groups = persist(lambda: open_row_groups(self.paths[0]))
+        except OSError as error:
+            raise _unreadable(self.paths[0], error) from error
         schema: pa.Schema = groups.schema
         groups.close()
         wanted = [name for name, _ in self.columns]
@@ -70,6 +74,10 @@ class InlineSource:
         if not raw:
             raise SourceError(f"{printable(self.paths[0])} has no column of bytes; is it a table of paths?")
         return Cells(members, others, frozenset(raw))
+
+
+def _unreadable(path: str, error: OSError) -> SourceError:
+    return SourceError(f"cannot read {printable(path)}: {explain_errno(error)}")
 
 
 class _Scan:
@@ -95,8 +103,14 @@ class _Scan:
 
     def take_file(self, number: int, path: str) -> None:
         """Take all rows of a file."""
-        status = os.stat(path)
-        groups = open_row_groups(path)
+        status = persist(lambda: os.stat(path))
+        groups = persist(lambda: open_row_groups(path))
+
+        def reopen() -> None:
+            nonlocal groups
+            groups.close()
+            groups = open_row_groups(path)
+
         self._row = 0
         columns = {*self._cells.members, *self._cells.others}
         absent = sorted(columns - set(groups.schema.names))
@@ -107,7 +121,7 @@ class _Scan:
             )
         for group in range(groups.num_groups):
             self._check()
-            table = read_group(groups, path, group)
+            table = persist(lambda group=group: read_group(groups, path, group), reopen)  # type: ignore[misc]
             self._files.parts.append(SourcePart(table.nbytes, len(self._files.parts)))
             self._take_group(table, (number, group), status.st_mtime_ns)
         groups.close()

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from packer.sources.columns import encode_cell, encode_row
 from packer.sources.files import WINDOW_BYTES
 from packer.sources.origin import PIECE_BYTES
+from packer.sources.persist import explain_errno, persist
 from packer.sources.row_groups import RowGroups, open_row_groups, read_group
 from shards.digests import crc32c
 from shards.errors import FormatError, SourceChangedError, SourceError, printable
@@ -159,14 +160,17 @@ class InlineReader:
             return found
         path = self._files[file].path
         try:
-            self._check(file, stamp)
-            table = read_group(self._opened(file), path, number)
-            self._check(file, stamp)
+            persist(lambda: self._check(file, stamp))
+            table = persist(lambda: read_group(self._opened(file), path, number), lambda: self._forget(file))
+            persist(lambda: self._check(file, stamp))
         except FormatError:
             self._check(file, stamp)  # damage that comes of a change is a change
             raise
         except OSError as error:
-            raise SourceError(f"cannot read {printable(path)}: {error.strerror or error}") from error
+            raise SourceError(
+                f"cannot read {printable(path)}: {explain_errno(error)}; "
+                "mend that, then run the same command again to go on"
+            ) from error
         self.num_groups_read += 1
         group = self._groups[file, number] = _Group(table, self._cells)
         while len(self._groups) > 1 and sum(kept.size_bytes for kept in self._groups.values()) > _KEPT_BYTES:
@@ -180,6 +184,11 @@ class InlineReader:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(file)
         return self._open[file]
+
+    def _forget(self, file: int) -> None:
+        """Let the next read open a file anew."""
+        if file in self._open:
+            self._open.pop(file).close()
 
     def _check(self, file: int, stamp: int) -> None:
         planned = self._files[file]

@@ -49,10 +49,13 @@ def read_group(groups: RowGroups, path: str, number: int) -> pa.Table:
 
     Raises:
         FormatError: it is damaged.
+        OSError: it cannot be read; has an errno.
     """
     try:
         return groups.read_group(number)
     except (pa.ArrowException, ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the file, not of what is in it
         raise FormatError(path, None, f"row group {number} cannot be read: {error}") from error
 
 

@@ -15,6 +15,7 @@ from typing import NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from packer.sources.persist import explain_errno, persist
 from shards.errors import FormatError, SourceError, list_offenders, printable
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
@@ -46,17 +47,21 @@ def read_table(path: str) -> Table:
         FormatError: it is damaged.
         SourceError: it cannot be read, or its rows do not fit together.
     """
-    name = path.lower()
     try:
-        if name.endswith(".parquet"):
-            return _read_parquet(path)
-        if name.endswith((".jsonl", ".ndjson")):
-            return _read_jsonl(path)
-        return _read_csv(path, "\t" if name.endswith(".tsv") else ",")
+        return persist(lambda: _read_by_name(path))
     except OSError as error:
-        raise SourceError(f"cannot read the table {printable(path)}: {error.strerror or error}") from error
+        raise SourceError(f"cannot read the table {printable(path)}: {explain_errno(error)}") from error
     except UnicodeDecodeError as error:
         raise FormatError(path, None, f"its text is not UTF-8 ({error.reason}); convert it first") from error
+
+
+def _read_by_name(path: str) -> Table:
+    name = path.lower()
+    if name.endswith(".parquet"):
+        return _read_parquet(path)
+    if name.endswith((".jsonl", ".ndjson")):
+        return _read_jsonl(path)
+    return _read_csv(path, "\t" if name.endswith(".tsv") else ",")
 
 
 def _read_parquet(path: str) -> Table:

@@ -17,6 +17,7 @@ from operator import attrgetter
 
 from packer.sources.files import FoundFiles, SkipReason, Skips, SourceFiles, display_path
 from packer.sources.names import EVERYTHING, Globs, NameFilter, leftover_reason
+from packer.sources.persist import explain_errno, persist
 from packer.sources.tree_read import TreeRoot
 from shards.errors import SourceError, list_offenders, printable
 
@@ -103,7 +104,7 @@ class _Walk:
             entries = self._list_directory(self._root, b"")
         except OSError as error:
             name = printable(display_path(self._root))
-            raise SourceError(f"cannot read the source {name}: {error.strerror}") from error
+            raise SourceError(f"cannot read the source {name}: {explain_errno(error)}") from error
         # (identity of the directory, its entries still to visit in reverse order)
         stack = [(identity, entries)]
         while stack:
@@ -129,27 +130,25 @@ class _Walk:
         self.num_directories += 1
         kept = []
         is_open = self._filter.is_open
-        with os.scandir(directory) as found:
-            # sorted here, too, so that what is left out or refused is listed in the same order everywhere
-            for entry in sorted(found, key=_name_of):
-                name = entry.name
-                reason = leftover_reason(name)
-                if reason is not None:
-                    self.skips.add(reason, prefix + name)
-                    continue
-                if self._policy is not SymlinkPolicy.FOLLOW and entry.is_symlink():
-                    self._leave_link(prefix + name)
-                    continue
-                try:
-                    is_directory = entry.is_dir()
-                except OSError as error:  # a link that leads to itself, or through a directory that is closed to us
-                    self._complain(prefix + name, error.strerror)
-                    continue
-                if not is_open and not self._is_wanted(prefix + name, is_directory=is_directory):
-                    self.skips.add(SkipReason.EXCLUDED, prefix + name)
-                    continue
-                # a directory sorts as if its name ended in "/", which gives the byte order of whole paths
-                kept.append((name + b"/" if is_directory else name, entry, prefix))
+        for entry in persist(lambda: _sorted_entries(directory)):
+            name = entry.name
+            reason = leftover_reason(name)
+            if reason is not None:
+                self.skips.add(reason, prefix + name)
+                continue
+            if self._policy is not SymlinkPolicy.FOLLOW and entry.is_symlink():
+                self._leave_link(prefix + name)
+                continue
+            try:
+                is_directory = persist(entry.is_dir)
+            except OSError as error:  # a link that leads to itself, or through a directory that is closed to us
+                self._complain(prefix + name, explain_errno(error))
+                continue
+            if not is_open and not self._is_wanted(prefix + name, is_directory=is_directory):
+                self.skips.add(SkipReason.EXCLUDED, prefix + name)
+                continue
+            # a directory sorts as if its name ended in "/", which gives the byte order of whole paths
+            kept.append((name + b"/" if is_directory else name, entry, prefix))
         kept.sort(key=_first, reverse=True)
         return kept
 
@@ -177,14 +176,14 @@ class _Walk:
                 return None
             return identity, self._list_directory(entry.path, path + b"/")
         except OSError as error:
-            self._complain(path, error.strerror)
+            self._complain(path, explain_errno(error))
             return None
 
     def _visit_file(self, entry: "os.DirEntry[bytes]", path: bytes) -> None:
         try:
-            status = entry.stat()
+            status = persist(entry.stat)
         except OSError as error:
-            reason = "dangling symbolic link" if entry.is_symlink() else error.strerror
+            reason = "dangling symbolic link" if entry.is_symlink() else explain_errno(error)
             self._complain(path, reason)
             return
         if not stat.S_ISREG(status.st_mode):
@@ -196,7 +195,7 @@ class _Walk:
             return
         self.files.append(path, status.st_size, status.st_mtime_ns)
 
-    def _complain(self, path: bytes, reason: str | None) -> None:
+    def _complain(self, path: bytes, reason: str) -> None:
         if self._skips_unreadable:
             self.skips.add(SkipReason.UNREADABLE, path)
         else:
@@ -247,6 +246,12 @@ class ReadRight:
 
 def _kernel_grants(path: bytes) -> bool:
     return os.access(path, os.R_OK, effective_ids=True)
+
+
+def _sorted_entries(directory: bytes) -> "list[os.DirEntry[bytes]]":
+    """What lies in a directory; sorted, so that what is left out or refused is listed in the same order everywhere."""
+    with os.scandir(directory) as found:
+        return sorted(found, key=_name_of)
 
 
 def _first(entry: "tuple[bytes, os.DirEntry[bytes], bytes]") -> bytes:

@@ -4,6 +4,7 @@ Rules:
     * A file is opened once, read to its end and checked: a regular file, with the planned size and modification time.
       The check comes after the read, so it also catches a change during the read.
     * What was planned as a file and became a fifo or device meanwhile does not block: see ``TreeRoot.open_flags``.
+    * A read that fails for a moment is repeated with the file opened anew; see :mod:`packer.sources.persist`.
 """
 
 import errno
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from packer.sources.files import display_path
 from packer.sources.origin import PIECE_BYTES
+from packer.sources.persist import Patience, explain_errno
 from shards.digests import crc32c
 from shards.errors import SourceChangedError, SourceError, printable
 
@@ -76,24 +78,16 @@ class TreeReader:
             SourceChangedError: the file is not as planned.
             SourceError: it cannot be read.
         """
-        end = offset + size
+        place = target[offset : offset + size]
         try:
-            fd = os.open(self._prefix + path, self._flags)
-            try:
-                # one byte more than planned: a full read then proves the end of the file without another call
-                got = os.readv(fd, (target[offset:end], self._surplus))
-                while got < size and (more := os.readv(fd, (target[offset + got : end], self._surplus))):
-                    got += more  # some network filesystems give short reads before the end of a file
-                status = os.fstat(fd)
-            finally:
-                os.close(fd)
+            got, status = self._read(path, place)
         except OSError as error:
-            raise _explain(error, path, size, mtime_ns) from error
+            got, status = self._read_again(error, path, place, mtime_ns)
         if got != size or status.st_mtime_ns != mtime_ns or status.st_size != size:
             raise _changed(path, size, mtime_ns, status, got)
         if not stat.S_ISREG(status.st_mode):
             raise SourceChangedError(display_path(path), _describe(size, mtime_ns), "a special file")
-        return crc32c(target[offset:end])
+        return crc32c(place)
 
     def pieces(self, path: bytes, size: int, mtime_ns: int) -> Iterator[bytes]:
         """Read a file in pieces of at most :data:`PIECE_BYTES`, ``size`` bytes in all; checked before the last piece.
@@ -102,24 +96,61 @@ class TreeReader:
             SourceChangedError: the file is not as planned.
             SourceError: it cannot be read.
         """
-        left = size
-        try:
-            fd = os.open(self._prefix + path, self._flags)
+        done = 0
+        patience = Patience()
+        while True:
             try:
-                if not stat.S_ISREG(os.fstat(fd).st_mode):
-                    raise SourceChangedError(display_path(path), _describe(size, mtime_ns), "a special file")
-                while left > 0:
-                    piece = os.read(fd, min(left, PIECE_BYTES))
-                    left -= len(piece)
-                    if not piece or left == 0:
-                        _check_end(fd, path, size, mtime_ns, size - left)
+                for piece in self._pieces_from(done, path, size, mtime_ns):
+                    done += len(piece)
                     yield piece
-                if size == 0:
-                    _check_end(fd, path, size, mtime_ns, 0)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise _explain(error, path, size, mtime_ns) from error
+            except OSError as error:
+                if not patience.wait(error):
+                    raise _explain(error, path, size, mtime_ns) from error
+            else:
+                return
+
+    def _read(self, path: bytes, place: memoryview) -> tuple[int, os.stat_result]:
+        """Fill a place with a file; gives how many bytes there were, up to one more, and the status after the read."""
+        size = len(place)
+        fd = os.open(self._prefix + path, self._flags)
+        try:
+            # one byte more than planned: a full read then proves the end of the file without another call
+            got = os.readv(fd, (place, self._surplus))
+            while got < size and (more := os.readv(fd, (place[got:], self._surplus))):
+                got += more  # some network filesystems give short reads before the end of a file
+            return got, os.fstat(fd)
+        finally:
+            os.close(fd)
+
+    def _read_again(self, error: OSError, path: bytes, place: memoryview, mtime_ns: int) -> tuple[int, os.stat_result]:
+        """Try a read again that has failed."""
+        patience = Patience()
+        while patience.wait(error):
+            try:
+                return self._read(path, place)
+            except OSError as another:
+                error = another
+        raise _explain(error, path, len(place), mtime_ns) from error
+
+    def _pieces_from(self, done: int, path: bytes, size: int, mtime_ns: int) -> Iterator[bytes]:
+        """The pieces from an offset on."""
+        left = size - done
+        fd = os.open(self._prefix + path, self._flags)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise SourceChangedError(display_path(path), _describe(size, mtime_ns), "a special file")
+            if done:
+                os.lseek(fd, done, os.SEEK_SET)
+            while left > 0:
+                piece = os.read(fd, min(left, PIECE_BYTES))
+                left -= len(piece)
+                if not piece or left == 0:
+                    _check_end(fd, path, size, mtime_ns, size - left)
+                yield piece
+            if size == 0:
+                _check_end(fd, path, size, mtime_ns, 0)
+        finally:
+            os.close(fd)
 
 
 def _check_end(fd: int, path: bytes, size: int, mtime_ns: int, num_read: int) -> None:
@@ -144,6 +175,7 @@ def _explain(error: OSError, path: bytes, size: int, mtime_ns: int) -> SourceCha
     if changed is not None:
         return SourceChangedError(display_path(path), _describe(size, mtime_ns), changed)
     return SourceError(
-        f"cannot read source file {printable(display_path(path))}: {error.strerror}; "
-        f"give uid {os.geteuid()} read access or mend the filesystem, then run the same command again"
+        f"cannot read source file {printable(display_path(path))}: {explain_errno(error)}; mend the filesystem or give "
+        f"uid {os.geteuid()} read access, then run the same command again to go on; or plan anew without the file, by "
+        "--exclude and --overwrite"
     )

@@ -30,6 +30,7 @@ The tree (whose fault it is = the class; worth repeating = ``is_transient``)::
           RemoteMissingError
           RemoteDeniedError
           RemoteBusyError
+        SelectionError              the dataset has nothing of what was selected
         CacheNotWritableError
         UnsupportedEnvironmentError
         NoSpaceError
@@ -361,6 +362,10 @@ class RemoteDeniedError(RemoteError):
 
 class RemoteBusyError(RemoteError):
     """The source asks to slow down or is away for the moment."""
+
+
+class SelectionError(StageError):
+    """The dataset has nothing of what was selected."""
 
 
 class CacheNotWritableError(StageError):

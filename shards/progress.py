@@ -28,8 +28,6 @@ class StageState(StrEnum):
     """All that it wants, or all that its window holds, is there."""
     FAILED = "Failed"
     """It has given up: ``code``, ``reason`` and ``message`` say why."""
-    STOPPED = "Stopped"
-    """It was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,10 @@ disjoint, together they are everything, and in each split their numbers of shard
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
-from shards.manifest import Manifest, ShardEntry, SplitEntry
+if TYPE_CHECKING:  # the manifest's modules are not needed to say what is wanted
+    from shards.manifest import Manifest, ShardEntry, SplitEntry
 
 MAX_NODES = 65536
 """More nodes than any job has; bounds the work that a wrong number causes."""
@@ -56,7 +58,11 @@ class Selection:
         return " ".join(texts) or "all"
 
 
-def select_shards(manifest: Manifest, selection: Selection) -> tuple[tuple[SplitEntry, ShardEntry], ...]:
+ALL = Selection()
+"""Everything."""
+
+
+def select_shards(manifest: "Manifest", selection: Selection) -> "tuple[tuple[SplitEntry, ShardEntry], ...]":
     """Give the wanted shards with their splits, in the manifest's order.
 
     Raises:
@@ -74,7 +80,7 @@ def select_shards(manifest: Manifest, selection: Selection) -> tuple[tuple[Split
     return tuple(chosen)
 
 
-def _part_of(shards: Sequence[ShardEntry], part: NodePart) -> list[ShardEntry]:
+def _part_of(shards: "Sequence[ShardEntry]", part: NodePart) -> "list[ShardEntry]":
     if part.count == 1:
         return list(shards)
     from shards.rendezvous import select_shards as select_places  # noqa: PLC0415 (numpy: few runs need it)

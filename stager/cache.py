@@ -13,7 +13,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from types import TracebackType
@@ -239,6 +239,21 @@ class DatasetDirectory:
             logger.warning("status not written", extra={"reason": str(error)})
             return False
         return True
+
+    def write_wanted(self, manifest: bytes) -> None:
+        """Write down the manifest before the dataset is complete: what will be there, and by which names."""
+        path = self._layout.wanted_path(self.dataset_id)
+        with suppress(FileNotFoundError, FormatError):
+            if read_regular_file(path, max_bytes=MAX_MANIFEST_BYTES) == manifest:
+                return
+        write_file(path, manifest)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Remove shards and indexes that their readers have done with; the dataset must not pass for complete."""
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(self.final_path(name))
+            self._new_records.pop(name, None)
 
     def read_manifest(self) -> bytes | None:
         """Read the staged manifest; None when there is none, or something else under its name."""

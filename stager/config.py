@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from shards.selection import ALL, Selection
+from stager.order import FetchOrder
 from stager.verify import Verify
 
 DEFAULT_CONNECTIONS = 8
@@ -41,8 +43,20 @@ class StageConfig:
     """Symbolic links to point at the staged dataset."""
     lease_ttl_seconds: float = DEFAULT_LEASE_TTL_SECONDS
     """How long the dataset stays protected after the stager's end, for the trainer to take over."""
+    selection: Selection = ALL
+    """Which shards this node wants."""
+    allow_empty: bool = False
+    """Whether a selection that matches nothing is no error."""
+    order: FetchOrder | None = None
+    """In which order shards are fetched; that of the manifest when None."""
+    window_bytes: int | None = None
+    """Most that shards and indexes may take at once, when what was read is dropped; None to keep everything."""
+    deadline_seconds: float | None = None
+    """Most time that staging may take."""
 
     def __post_init__(self) -> None:
+        if self.deadline_seconds is not None and self.deadline_seconds <= 0:
+            raise ValueError(f"the deadline must lie in the future, {self.deadline_seconds:g} s does not")
         if self.connections < 1:
             raise ValueError(f"connections must be 1 or more, not {self.connections}")
         if not 0 <= self.lease_ttl_seconds <= MAX_LEASE_TTL_SECONDS:

@@ -50,16 +50,23 @@ class Fetcher:
         dataset: where they go to.
         connections: buffers and threads.
         on_bytes: called with the number of bytes that are done since the last call.
+        on_shard: called when a shard and its index lie under their final names.
     """
 
     def __init__(
-        self, remote: Remote, dataset: DatasetDirectory, connections: Connections, on_bytes: Callable[[int], None]
+        self,
+        remote: Remote,
+        dataset: DatasetDirectory,
+        connections: Connections,
+        on_bytes: Callable[[int], None],
+        on_shard: Callable[[ShardEntry], None] = lambda shard: None,
     ) -> None:
         self.totals = FetchTotals()
         self._remote = remote
         self._dataset = dataset
         self._connections = connections
         self._on_bytes = on_bytes
+        self._on_shard = on_shard
         self._backlog = Backlog(connections.count)
         self._open_shards = asyncio.Semaphore(2 * connections.count)
         self._recorded_at = time.monotonic()
@@ -92,7 +99,9 @@ class Fetcher:
 
         async def attempt(step: ShardStep, promised: Promise) -> None:
             try:
-                if not await self._stage_shard(step, promised):
+                if await self._stage_shard(step, promised):
+                    self._on_shard(step.shard)
+                else:
                     busy.append(step)
             finally:
                 promised.release()

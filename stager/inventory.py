@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from shards.digests import shard_digest
-from shards.manifest import MANIFEST_NAME, Manifest
+from shards.manifest import MANIFEST_NAME, Manifest, ShardEntry
 from stager.cache import DatasetDirectory
 from stager.connections import Connections
 from stager.hashing import digest_file, hash_blocks
@@ -15,13 +15,21 @@ from stager.threads import task_group
 logger = logging.getLogger(__name__)
 
 
-def observe_inventory(dataset: DatasetDirectory, manifest: Manifest) -> Inventory:
-    """Observe the files of a dataset in the cache; one ``lstat`` a name, nothing is opened but the status file."""
+def observe_inventory(
+    dataset: DatasetDirectory, manifest: Manifest, wanted: Sequence[ShardEntry] | None = None
+) -> Inventory:
+    """Observe files of a dataset in the cache; one ``lstat`` a name, nothing is opened but the status file.
+
+    Args:
+        dataset: its directory.
+        manifest: of the dataset.
+        wanted: the shards to look at; all when None.
+    """
     # first, so that a dataset which another stager completes meanwhile never looks complete and damaged
     has_manifest = dataset.observe(MANIFEST_NAME) is not None
     files: dict[str, ObservedFile] = {}
     partial_bytes: dict[str, int] = {}
-    for _, shard in manifest.shards():
+    for shard in [shard for _, shard in manifest.shards()] if wanted is None else wanted:
         for name in (shard.index_name, shard.name):
             found = dataset.observe(name)
             if found is not None:

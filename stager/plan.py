@@ -4,10 +4,10 @@ Rules:
     * A file is kept only when its record says that this very file (size, mtime, inode) was committed with the wanted
       digest. The mere presence of a name proves nothing: such a file is hashed before anything is decided about it.
     * What is kept is never fetched, and every missing byte is fetched exactly once.
-    * The same inputs give the same plan. Shards come in the manifest's order.
+    * The same inputs give the same plan. Shards come in the order in which they are wanted.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -107,7 +107,7 @@ class ShardStep:
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """What will be done, for every shard of the dataset."""
+    """What will be done, for every shard that is wanted."""
 
     steps: tuple[ShardStep, ...]
     partial_bytes: int
@@ -116,7 +116,7 @@ class StagePlan:
     """Whether the dataset passed for complete when this plan was made."""
 
     def files(self) -> Iterator[FileStep]:
-        """Yield each file: index before shard, shards in the manifest's order."""
+        """Yield each file: index before shard, shards in the order in which they are wanted."""
         for step in self.steps:
             yield step.index
             yield step.data
@@ -154,8 +154,16 @@ class StagePlan:
         return max(taken - self.partial_bytes, 0)
 
 
-def plan_staging(manifest: Manifest, inventory: Inventory, verify: Verify) -> StagePlan:
+def plan_staging(
+    manifest: Manifest, inventory: Inventory, verify: Verify, wanted: Sequence[ShardEntry] | None = None
+) -> StagePlan:
     """Decide what happens to each file of a dataset.
+
+    Args:
+        manifest: of the dataset.
+        inventory: what the cache holds.
+        verify: how far that is trusted.
+        wanted: some of the dataset's shards, in the order in which they are to come; all in the manifest's when None.
 
     With ``files_to_verify`` in the result: hash those, hand the verdicts to the inventory, and plan again.
     """
@@ -165,7 +173,7 @@ def plan_staging(manifest: Manifest, inventory: Inventory, verify: Verify) -> St
             _plan_file(WantedFile(shard.name, shard.size_bytes, shard.digest), inventory, verify),
             _plan_file(WantedFile(shard.index_name, shard.index_size_bytes, shard.index_digest), inventory, verify),
         )
-        for _, shard in manifest.shards()
+        for shard in ([shard for _, shard in manifest.shards()] if wanted is None else wanted)
     )
     resumed = (step.data.file for step in steps if step.data.action is Action.RESUME)
     # a partial can be allocated beyond the shard's end by a unit; it never saves more than the shard takes

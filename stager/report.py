@@ -33,7 +33,9 @@ class StageReport:
     dataset_id: str
     source: str
     num_shards: int
+    """Selected."""
     num_samples: int
+    """In those."""
     total_bytes: int
     kept_bytes: int
     """Staged already when the run began."""
@@ -46,6 +48,8 @@ class StageReport:
     retries: int
     """Reads that were repeated because the source failed for a moment."""
     seconds: float
+    selection: str = "all"
+    """Which shards of the dataset were selected."""
 
     @property
     def result(self) -> str:
@@ -78,10 +82,12 @@ class StageReport:
             (self.kept_bytes, "kept"),
         ]
         moved = ", ".join(f"{format_bytes(num_bytes)} {how}" for num_bytes, how in origins if num_bytes) or "empty"
+        selected = "" if self.selection == "all" else f"  selection:  {printable(self.selection)}\n"
         speed = f", {self.megabytes_per_second:.0f} MB/s" if self.fetched_bytes else ""
         return (
             f"{'already staged' if self.result == 'AlreadyStaged' else 'staged'}: {shards}, "
             f"{format_bytes(self.total_bytes)}\n"
+            f"{selected}"
             f"  {moved}; {format_seconds(self.seconds)}{speed}\n"
             f"  dataset id: {self.dataset_id}\n"
             f"  path:       {printable(self.path)}"
@@ -96,6 +102,7 @@ def render_last_words(report: StageReport) -> bytes:
             "result": report.result,
             "code": 0,
             "id": report.dataset_id,
+            "selection": _shorten(report.selection),
             "files": 2 * report.num_shards + 1,
             "bytes": report.total_bytes,
             "fetched_bytes": report.fetched_bytes,
@@ -121,7 +128,7 @@ def render_failure(code: int, kind: str, message: str) -> bytes:
 def _one_line(facts: dict[str, object]) -> bytes:
     line = json.dumps(facts).encode("ascii") + b"\n"
     if len(line) > MAX_TERMINATION_BYTES:  # text that JSON has to escape takes up to 12 bytes a character
-        facts = {name: value for name, value in facts.items() if name not in {"path", "message"}}
+        facts = {name: value for name, value in facts.items() if name not in {"path", "message", "selection"}}
         line = json.dumps(facts).encode("ascii") + b"\n"
     return line
 

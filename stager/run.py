@@ -1,39 +1,32 @@
 """One run of the stager from beginning to end: source → plan → space → fetch → manifest → links → report."""
 
 import asyncio
-import contextlib
 import logging
 import random
-import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
 
 from shardferry.console import Progress
-from shards.errors import NoSpaceError, RemoteMissingError, SizeMismatchError, StoppedError
-from shards.files import free_bytes
-from shards.manifest import MANIFEST_NAME, Manifest
-from stager.cache import DatasetDirectory
+from shards.errors import SizeMismatchError, StoppedError
+from shards.progress import StageProgress, StageState
 from stager.config import StageConfig
-from stager.connections import Connections
+from stager.ending import until_stopped
 from stager.fetch import Fetcher
-from stager.inventory import observe_inventory, verify_files
-from stager.lease import Lease, hold_lease
+from stager.inventory import observe_inventory
 from stager.links import check_link, point_link
 from stager.plan import StagePlan, plan_staging
-from stager.prepare import explain_not_writable, open_cache
-from stager.remotes.base import Remote, read_whole_manifest
+from stager.prepare import open_cache
+from stager.publisher import ProgressFile, open_progress
+from stager.remotes.base import Remote
 from stager.remotes.posix import PosixRemote
 from stager.remotes.retry import RetryingRemote, backoff_delays
 from stager.report import FetchTotals, StageReport
-from stager.status import DatasetStatus
+from stager.session import Session, make_plan, open_session, prepare_to_fetch, read_published
+from stager.stalls import report_stalls
+from stager.tracker import Tracker
+from stager.verify import Verify
 
 logger = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
-
-STOP_SECONDS = 3.0
-"""How long a stop waits for reads that are under way before it leaves them behind."""
 
 _NUM_RETRIES = 4
 _FIRST_RETRY_SECONDS = 0.5
@@ -54,75 +47,78 @@ def run_stage(
     on_stuck: Callable[[StoppedError], None],
     make_remote: Callable[[StageConfig], Remote] = open_remote,
 ) -> StageReport:
-    """Stage a dataset; SIGTERM and SIGINT stop it cleanly while this runs.
+    """Stage a dataset; SIGTERM, SIGINT and the deadline stop it cleanly while this runs.
 
     Args:
         config: what to do.
-        on_stuck: called when a stop waits for longer than :data:`STOP_SECONDS` because a read hangs in the kernel; it
-            should end the process.
+        on_stuck: called when a stop waits for longer than :data:`stager.ending.STOP_SECONDS` because a read hangs in
+            the kernel; it should end the process.
         make_remote: gives what reads the source.
 
     Raises:
-        StoppedError: a signal came; partials are kept.
+        StoppedError: a signal came, or the deadline passed; partials are kept.
         ShardferryError: anything else that is not a bug, see :func:`stage_dataset`.
         OSError: the local disk failed.
     """
+    progress: list[Progress] = []
 
     async def run() -> StageReport:
-        return await _until_signal(stage_dataset(config, make_remote(config)), on_stuck)
+        return await until_stopped(
+            stage_dataset(config, make_remote(config), progress.append),
+            on_stuck,
+            config.deadline_seconds,
+            lambda: _describe_progress(progress),
+        )
 
     return asyncio.run(run())
 
 
-async def stage_dataset(config: StageConfig, remote: Remote) -> StageReport:
+async def stage_dataset(
+    config: StageConfig, remote: Remote, on_start: Callable[[Progress], None] = lambda progress: None
+) -> StageReport:
     """Stage the dataset of a remote into the cache.
 
     Args:
         config: what to do; its ``source_dir`` is not looked at.
         remote: where the dataset is published; closed at the end.
+        on_start: given what counts the bytes, when fetching begins.
 
     Raises:
-        ShardferryError: see :mod:`stager.fetch`; also when the manifest is damaged, the cache is not usable or there
-            is not enough space.
+        ShardferryError: see :mod:`stager.fetch`; also when the manifest is damaged, nothing is selected, the cache is
+            not usable or there is not enough space.
         OSError: the local disk failed.
     """
     started_at = time.monotonic()
     try:
-        try:
-            manifest_data = await read_whole_manifest(remote, MANIFEST_NAME)
-        except RemoteMissingError as error:
-            raise RemoteMissingError(
-                f"{error}; give the directory of a published dataset (its {MANIFEST_NAME} is written last, when "
-                "packing is done)"
-            ) from error
-        manifest = Manifest.from_json(manifest_data, name=f"{remote.url}/{MANIFEST_NAME}")
-        for link in config.links:
-            check_link(link)
-        layout = open_cache(config.cache_dir)
-        names = [name for _, shard in manifest.shards() for name in (shard.name, shard.index_name)]
-        status = DatasetStatus.of_manifest(manifest, remote.url)
-        dataset = DatasetDirectory(layout, manifest.dataset_id, names, status)
-        connections = Connections(config.connections, manifest.block_bytes)
-        with (
-            contextlib.closing(connections),
-            explain_not_writable(config.cache_dir),
-            hold_lease(layout, dataset, config.holder, config.lease_ttl_seconds) as lease,
-        ):
-            plan, totals = await _stage_files(config, remote, manifest, dataset, connections, lease)
-            if dataset.read_manifest() != manifest_data:
-                _check_complete(dataset, plan)
-                dataset.commit_manifest(manifest_data)
-            lease.finish()
-        for link in config.links:
-            point_link(link, dataset.path)
+        async with report_stalls(remote) as watched:
+            published = await read_published(config, watched)
+            for link in config.links:
+                check_link(link)
+            layout = open_cache(config.cache_dir)
+            async with open_session(config, watched, published, layout) as session:
+                progress = StageProgress(
+                    holder=session.lease.holder,
+                    state=StageState.STAGING,
+                    source=remote.url,
+                    selection=config.selection.to_text(),
+                    dataset_id=published.manifest.dataset_id,
+                    path=session.dataset.path,
+                )
+                with open_progress(layout, progress, is_numbered=True) as shown:
+                    plan, totals = await _stage_files(session, shown, on_start)
+                _commit(session, plan)
+                session.lease.finish()
+            for link in config.links:
+                point_link(link, session.dataset.path)
     finally:
         await remote.close()
     return StageReport(
-        path=dataset.path,
-        dataset_id=manifest.dataset_id,
+        path=session.dataset.path,
+        dataset_id=published.manifest.dataset_id,
         source=remote.url,
-        num_shards=manifest.num_shards,
-        num_samples=manifest.num_samples,
+        selection=config.selection.to_text(),
+        num_shards=len(published.wanted),
+        num_samples=sum(shard.num_samples for shard in published.wanted),
         total_bytes=plan.kept_bytes + plan.needed_bytes,
         kept_bytes=plan.kept_bytes,
         resumed_bytes=totals.resumed_bytes,
@@ -134,111 +130,75 @@ async def stage_dataset(config: StageConfig, remote: Remote) -> StageReport:
 
 
 async def _stage_files(
-    config: StageConfig,
-    remote: Remote,
-    manifest: Manifest,
-    dataset: DatasetDirectory,
-    connections: Connections,
-    lease: Lease,
+    session: Session, shown: ProgressFile, on_start: Callable[[Progress], None]
 ) -> tuple[StagePlan, FetchTotals]:
-    """Bring every file under its final name; give the plan that was carried out and what it took."""
-    plan = await _make_plan(config, manifest, dataset, connections)
-    lease.reserve(plan.needed_space_bytes)
+    """Bring every wanted file under its final name; give the plan that was carried out and what it took."""
+    wanted = session.published.wanted
+    plan = await make_plan(session, wanted)
+    prepare_to_fetch(session, plan)
     if not plan.needed_steps:
-        dataset.save_records()
         return plan, FetchTotals()
-    check_space(dataset.path, plan)
-    if plan.was_complete:
-        # taken back before anything is replaced: a manifest means that the dataset is complete
-        dataset.withdraw_manifest()
-    dataset.announce()
+    tracker = Tracker(wanted, (step.shard.name for step in plan.steps if not step.is_needed))
     logger.info(
         "staging",
         extra={
-            "dataset_id": manifest.dataset_id,
-            "source": remote.url,
+            "dataset_id": session.published.manifest.dataset_id,
+            "source": session.remote.url,
+            "selection": session.config.selection.to_text(),
             "num_shards": len(plan.needed_steps),
             "needed_bytes": plan.needed_bytes,
             "kept_bytes": plan.kept_bytes,
         },
     )
     with Progress("staging", total_bytes=plan.needed_bytes) as progress:
-        fetcher = Fetcher(remote, dataset, connections, lambda num_bytes: progress.advance(num_bytes=num_bytes))
+        on_start(progress)
+
+        def show_bytes(num_bytes: int) -> None:
+            progress.advance(num_bytes=num_bytes)
+            shown.count(tracker, fetcher.totals.fetched_bytes, is_ready=tracker.is_complete)
+
+        fetcher = Fetcher(
+            session.remote, session.dataset, session.connections, show_bytes, lambda shard: tracker.add(shard.name)
+        )
         return plan, await fetcher.fetch(plan.needed_steps)
 
 
-async def _make_plan(
-    config: StageConfig, manifest: Manifest, dataset: DatasetDirectory, connections: Connections
-) -> StagePlan:
-    inventory = observe_inventory(dataset, manifest)
-    plan = plan_staging(manifest, inventory, config.verify)
-    if not plan.files_to_verify:
-        return plan
-    total_bytes = sum(file.size_bytes for file in plan.files_to_verify)
-    with Progress("verifying staged files", total_bytes=total_bytes) as progress:
-        verdicts = await verify_files(
-            dataset,
-            manifest,
-            plan.files_to_verify,
-            connections,
-            lambda num_bytes: progress.advance(num_bytes=num_bytes),
-        )
-    return plan_staging(manifest, inventory.with_verdicts(verdicts), config.verify)
+def _commit(session: Session, plan: StagePlan) -> None:
+    """Say that the dataset is complete, when it is."""
+    dataset, published = session.dataset, session.published
+    if dataset.read_manifest() == published.manifest_data:
+        return
+    _check_complete(session, plan)
+    if published.is_whole or _is_all_there(session):
+        dataset.commit_manifest(published.manifest_data)
 
 
-def check_space(path: str, plan: StagePlan) -> None:
-    """Check, before the first byte, that everything will fit.
-
-    Raises:
-        NoSpaceError: it will not.
-    """
-    free = free_bytes(path)
-    if plan.needed_space_bytes > free:
-        raise NoSpaceError(
-            path, plan.needed_space_bytes, free, advice="free space there or give another --cache-dir, then run again"
-        )
+def _is_all_there(session: Session) -> bool:
+    """Whether what others wanted of the dataset is there as well, so that together it is the whole."""
+    dataset, manifest = session.dataset, session.published.manifest
+    plan = plan_staging(manifest, observe_inventory(dataset, manifest), Verify.SIZE)
+    return not plan.needed_steps and not plan.files_to_verify
 
 
-def _check_complete(dataset: DatasetDirectory, plan: StagePlan) -> None:
+def _check_complete(session: Session, plan: StagePlan) -> None:
     """Look at every file once more before the dataset is called complete.
 
     Raises:
         SizeMismatchError: somebody changed a file of the cache meanwhile.
     """
     for step in plan.files():
-        found = dataset.observe(step.file.name)
+        found = session.dataset.observe(step.file.name)
         actual_bytes = 0 if found is None else found.size_bytes
         if found is None or actual_bytes != step.file.size_bytes:
             raise SizeMismatchError(
-                dataset.final_path(step.file.name),
+                session.dataset.final_path(step.file.name),
                 step.file.size_bytes,
                 actual_bytes,
                 "something else changes the files of this cache; run again",
             )
 
 
-async def _until_signal(work: Coroutine[Any, Any, Result], on_stuck: Callable[[StoppedError], None]) -> Result:
-    """Await work until SIGTERM or SIGINT comes; then cancel it and raise :class:`StoppedError`."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
-    stopped_by: list[StoppedError] = []
-
-    def stop(number: signal.Signals) -> None:
-        if stopped_by:
-            return
-        stopped_by.append(StoppedError(number.name))
-        task.cancel()
-        loop.call_later(STOP_SECONDS, on_stuck, stopped_by[0])
-
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
-        loop.add_signal_handler(number, stop, number)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not stopped_by:
-            raise
-        raise stopped_by[0] from None
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
+def _describe_progress(progress: list[Progress]) -> str:
+    if not progress:
+        return "the source's manifest had not been read"
+    return f"{progress[-1].describe()}"

@@ -56,6 +56,7 @@ EXIT_CODES: dict[type[errors.ShardferryError], int] = {
     errors.RemoteMissingError: EXIT_MISSING,
     errors.RemoteDeniedError: EXIT_DENIED,
     errors.RemoteBusyError: EXIT_UNAVAILABLE,
+    errors.SelectionError: EXIT_MISSING,
     errors.CacheNotWritableError: EXIT_NOT_WRITABLE,
     errors.UnsupportedEnvironmentError: EXIT_UNSUPPORTED,
     errors.NoSpaceError: EXIT_NO_SPACE,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from shardferry.console import setup_logging
-from stager.config import DEFAULT_TERMINATION_LOG
+from stager.config import DEFAULT_TERMINATION_LOG, choose_holder, clean_holder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,6 +46,19 @@ termination_log_option = click.option(
     help="File for the last words, one line of JSON; only written when it exists.",
 )
 """``--termination-log``; hand its value to :func:`stager.last_words.last_words`."""
+
+
+def _choose_holder(context: click.Context, parameter: click.Parameter, value: str | None) -> str:
+    return clean_holder(value) if value else choose_holder(os.environ, os.uname().nodename, os.geteuid())
+
+
+holder_option = click.option(
+    "--holder",
+    show_envvar=True,
+    callback=_choose_holder,
+    help="Whom the dataset is protected for. Default: the pod (POD_UID), the Slurm job, or this user.",
+)
+"""``--holder``, a name that can be that of a file."""
 
 
 def absolute_cache_dir(path: str) -> str:

@@ -1,0 +1,142 @@
+"""What every stager does first: manifest → chosen shards → cache → lease; and the plan of what is missing."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from shardferry.console import Progress
+from shards.cache import CacheLayout
+from shards.errors import NoSpaceError, RemoteMissingError
+from shards.files import free_bytes
+from shards.manifest import MANIFEST_NAME, Manifest, ShardEntry
+from stager.cache import DatasetDirectory
+from stager.config import StageConfig
+from stager.connections import Connections
+from stager.inventory import observe_inventory, verify_files
+from stager.lease import Lease, hold_lease
+from stager.plan import StagePlan, plan_staging
+from stager.prepare import explain_not_writable
+from stager.remotes.base import Remote, read_whole_manifest
+from stager.select import choose_shards, explain_empty
+from stager.status import DatasetStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A dataset at its source, and what is wanted of it."""
+
+    manifest: Manifest
+    manifest_data: bytes
+    """The file, as it is published."""
+    wanted: tuple[ShardEntry, ...]
+    """In the order of fetching."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every shard is wanted."""
+        return len(self.wanted) == self.manifest.num_shards
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A dataset that this process has a lease on, and the means to bring it."""
+
+    config: StageConfig
+    remote: Remote
+    published: Published
+    dataset: DatasetDirectory
+    connections: Connections
+    lease: Lease
+
+
+async def read_published(config: StageConfig, remote: Remote) -> Published:
+    """Read the manifest and choose the shards.
+
+    Raises:
+        RemoteError: it cannot be read.
+        FormatError: it is damaged.
+        SelectionError: nothing of the dataset is selected.
+    """
+    try:
+        data = await read_whole_manifest(remote, MANIFEST_NAME)
+    except RemoteMissingError as error:
+        raise RemoteMissingError(
+            f"{error}; give the directory of a published dataset (its {MANIFEST_NAME} is written last, when packing "
+            "is done)"
+        ) from error
+    manifest = Manifest.from_json(data, name=f"{remote.url}/{MANIFEST_NAME}")
+    wanted = choose_shards(manifest, config.selection, config.order)
+    if not wanted and not config.allow_empty:
+        raise explain_empty(manifest, config.selection)
+    return Published(manifest, data, wanted)
+
+
+@contextlib.asynccontextmanager
+async def open_session(
+    config: StageConfig, remote: Remote, published: Published, layout: CacheLayout
+) -> AsyncIterator[Session]:
+    """Protect the dataset of a source for the length of a ``with`` block, and for the lease's time after it.
+
+    Raises:
+        StageError: the cache is not usable.
+    """
+    manifest = published.manifest
+    names = [name for _, shard in manifest.shards() for name in (shard.name, shard.index_name)]
+    dataset = DatasetDirectory(layout, manifest.dataset_id, names, DatasetStatus.of_manifest(manifest, remote.url))
+    connections = Connections(config.connections, manifest.block_bytes)
+    with (
+        contextlib.closing(connections),
+        explain_not_writable(config.cache_dir),
+        hold_lease(layout, dataset, config.holder, config.lease_ttl_seconds) as lease,
+    ):
+        dataset.write_wanted(published.manifest_data)
+        yield Session(config, remote, published, dataset, connections, lease)
+
+
+async def make_plan(session: Session, wanted: Sequence[ShardEntry]) -> StagePlan:
+    """Find out what is missing of some shards; hashes what is there and not known to be right."""
+    config, dataset, manifest = session.config, session.dataset, session.published.manifest
+    inventory = observe_inventory(dataset, manifest, wanted)
+    plan = plan_staging(manifest, inventory, config.verify, wanted)
+    if not plan.files_to_verify:
+        return plan
+    total_bytes = sum(file.size_bytes for file in plan.files_to_verify)
+    with Progress("verifying staged files", total_bytes=total_bytes) as progress:
+        verdicts = await verify_files(
+            dataset,
+            manifest,
+            plan.files_to_verify,
+            session.connections,
+            lambda num_bytes: progress.advance(num_bytes=num_bytes),
+        )
+    return plan_staging(manifest, inventory.with_verdicts(verdicts), config.verify, wanted)
+
+
+def prepare_to_fetch(session: Session, plan: StagePlan) -> None:
+    """Make sure that what a plan needs will fit, and that a dataset with gaps does not pass for complete.
+
+    Raises:
+        NoSpaceError: it will not fit.
+    """
+    session.lease.reserve(plan.needed_space_bytes)
+    if not plan.needed_steps:
+        session.dataset.save_records()
+        return
+    check_space(session.dataset.path, plan)
+    if plan.was_complete:
+        # taken back before anything is replaced: a manifest means that the dataset is complete
+        session.dataset.withdraw_manifest()
+    session.dataset.announce()
+
+
+def check_space(path: str, plan: StagePlan) -> None:
+    """Check, before the first byte, that everything will fit.
+
+    Raises:
+        NoSpaceError: it will not.
+    """
+    free = free_bytes(path)
+    if plan.needed_space_bytes > free:
+        raise NoSpaceError(
+            path, plan.needed_space_bytes, free, advice="free space there or give another --cache-dir, then run again"
+        )

@@ -10,20 +10,25 @@ Rules:
 The result is in columns, like the source files: the bytes of its key and 12 more a sample, 8 a member.
 """
 
-import itertools
-import unicodedata
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate, compress
+from operator import ne
 
-from packer.columns import TextColumn
+import numpy as np
+
+from packer.columns import TextColumn, number_column
 from packer.foreign_view import webdataset_view
-from packer.orders import inverse, sorted_numbers
+from packer.plain_names import plain_dot, split_plain
 from packer.refusals import Refusals
-from packer.sample_table import SampleTable
+from packer.sample_table import SampleTable, fold_key
 from packer.sources.files import SkipReason, Skips, SourceFiles, display_path
 from shards.keys import Keyless, KeyRule, SampleName, is_storable, member_name, split_name
+
+_SPAN = 4096
+"""Files that are looked at together."""
 
 
 class DottedNames(StrEnum):
@@ -117,7 +122,7 @@ class _NamedFiles:
     """Key and extension of every file that has them, in columns."""
 
     def __init__(self, files: SourceFiles, options: GroupOptions, refusals: Refusals) -> None:
-        self.keys: Sequence[str] = ()
+        self.keys = TextColumn()
         """Of the samples, in the order they were first seen."""
         self.extensions: list[str] = []
         """In the order they were first seen."""
@@ -127,22 +132,53 @@ class _NamedFiles:
         self.skips = Skips()
         self.has_renamed = False
         """Whether a member is stored under another name than its file has."""
+        self._codes: dict[str, int] = {}
+        self._last = "", -1
+        """Key and number of the sample of the last file."""
         self._options = options
         self._refusals = refusals
         self._fold = options.case_collisions is CaseCollisions.ERROR
         self._read(files)
 
     def _read(self, files: SourceFiles) -> None:
-        is_regex = self._options.key_rule.kind == "regex"
         samples = SampleTable(fold_key if self._fold else str)
-        keys = self.keys = samples.keys
-        codes: dict[str, int] = {}
+        self.keys = samples.keys
+        splits_plainly = self._options.key_rule.kind != "regex" and files.dots is None
+        for start in range(0, len(files), _SPAN):
+            paths = files.paths[start : start + _SPAN]
+            names = split_plain(paths) if splits_plainly else None
+            if names is None or not self._take_plain(start, names, samples):
+                self._take_any(start, paths, files.dots, samples)
+        self.extensions = list(self._codes)
+
+    def _take_plain(self, start: int, names: Sequence[tuple[str, str]], samples: SampleTable) -> bool:
+        """Take files with plain names if all samples are new but that of the last file; takes none otherwise."""
+        stems = [stem for stem, _ in names]
+        last_key, last_sample = self._last
+        is_first = [*map(ne, stems, [last_key, *stems])]  # the files of a sample mostly follow one another
+        first = len(samples.keys)
+        if not samples.add_if_new(list(compress(stems, is_first))):
+            return False
+        self.file_numbers.extend(range(start, start + len(names)))
+        numbers = [first - 1 + count if count else last_sample for count in accumulate(is_first)]
+        self.sample_numbers.extend(numbers)
+        self._last = stems[-1], numbers[-1]
+        code_of = {ending: self._code_of(ending.lower()) for ending in dict.fromkeys(ending for _, ending in names)}
+        self.has_renamed = self.has_renamed or any(ending != ending.lower() for ending in code_of)
+        self.extension_codes.extend([code_of[ending] for _, ending in names])
+        return True
+
+    def _code_of(self, extension: str) -> int:
+        return self._codes.setdefault(extension, len(self._codes))
+
+    def _take_any(self, start: int, paths: Sequence[bytes], dots: "array[int] | None", samples: SampleTable) -> None:
+        is_regex = self._options.key_rule.kind == "regex"
+        keys, codes = samples.keys, self._codes
         plain_codes: dict[bytes, int] = {}
-        last_stem, last_key, sample = b"", "", -1
-        dots = files.dots
-        for number, path in enumerate(files.paths):
+        last_stem, (last_key, sample) = b"", self._last
+        for number, path in enumerate(paths, start):
             known_dot = -1 if dots is None else dots[number]
-            dot = -1 if is_regex or known_dot >= 0 else _plain_dot(path)
+            dot = -1 if is_regex or known_dot >= 0 else plain_dot(path)
             if dot > 0:
                 ending, stem = path[dot + 1 :], path[:dot]
                 code = plain_codes.get(ending, -1)
@@ -169,7 +205,7 @@ class _NamedFiles:
             self.file_numbers.append(number)
             self.sample_numbers.append(sample)
             self.extension_codes.append(code)
-        self.extensions = list(codes)
+        self._last = last_key, sample
 
     def _name(self, path: bytes, known_dot: int) -> tuple[str, str] | None:
         """Key and extension of a file, or None when it was refused or left out; a known dot ends the key."""
@@ -214,60 +250,32 @@ class _NamedFiles:
         return None
 
 
-def _plain_dot(path: bytes) -> int:
-    """Where the dot is in a path that all dot rules split there without a further look; -1 for other paths.
-
-    Such paths are most of all. They are ASCII, have one dot in the base name, neither first nor last, and nothing that
-    :func:`shards.keys.split_name` strips or refuses, that :func:`escape_dots` writes in another way, or that
-    :func:`webdataset_view` sees in another way.
-    """
-    dot = path.rfind(b".")
-    base = path.rfind(b"/") + 1
-    if not base < dot < len(path) - 1 or path.find(b".", base, dot) >= 0 or not path.isascii():
-        return -1
-    return -1 if path[0] in b"./" or b"__" in path or b"%" in path or b"\n" in path else dot
-
-
-def fold_key(key: str) -> str:
-    """Fold what some filesystems do not tell apart: case and Unicode composition."""
-    if key.isascii():
-        folded = key.lower()
-    else:
-        folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", key).casefold())
-    return key if folded == key else folded  # one string in memory instead of two, for most keys
-
-
 def _collect(named: _NamedFiles, files: SourceFiles, refusals: Refusals) -> Samples:
     """Sort samples by key and their members by extension."""
-    order = sorted_numbers(named.keys)
-    rank = inverse(order)
+    order, num_samples = named.keys.order(), len(named.keys)
     extensions = sorted(named.extensions)
-    code_rank = inverse(sorted_numbers(named.extensions))
-    num_codes = max(len(extensions), 1)
-    # one integer per member sorts by (sample, extension) without a tuple for each
-    places = array(
-        "Q",
-        (
-            rank[sample] * num_codes + code_rank[code]
-            for sample, code in zip(named.sample_numbers, named.extension_codes, strict=True)
-        ),
-    )
-    members = sorted_numbers(places)
-    first_member = array("I", [0]) * (len(order) + 1)
-    for place in places:
-        first_member[place // num_codes + 1] += 1
-    for number in range(len(order)):
-        first_member[number + 1] += first_member[number]
-    for left, right in itertools.pairwise(members):
-        if places[left] == places[right]:
-            refusals.same_member.append(
-                " and ".join(display_path(files.paths[named.file_numbers[member]]) for member in (left, right))
-            )
+    rank_of = {name: rank for rank, name in enumerate(extensions)}
+    code_rank = np.array([rank_of[name] for name in named.extensions], np.int64)
+    sample_numbers, codes = np.asarray(named.sample_numbers), code_rank[np.asarray(named.extension_codes)]
+    if not isinstance(order, range):
+        rank = np.empty(num_samples, np.int64)
+        rank[np.asarray(order)] = np.arange(num_samples)
+        sample_numbers = rank[sample_numbers]
+    # one number per member sorts by (sample, extension)
+    places = sample_numbers * np.int64(max(len(extensions), 1)) + codes
+    file_numbers = np.asarray(named.file_numbers)
+    if (places[1:] < places[:-1]).any():
+        members = np.argsort(places, kind="stable")
+        places, codes, file_numbers = places[members], codes[members], file_numbers[members]
+    for left in np.flatnonzero(places[1:] == places[:-1]).tolist():
+        pair = file_numbers[left : left + 2].tolist()
+        refusals.same_member.append(" and ".join(display_path(files.paths[number]) for number in pair))
+    ends = np.cumsum(np.bincount(sample_numbers, minlength=num_samples))
     return Samples(
         keys=named.keys if isinstance(order, range) else TextColumn(map(named.keys.__getitem__, order)),
-        first_member=first_member,
-        file_numbers=array("I", map(named.file_numbers.__getitem__, members)),
-        extension_codes=array("I", (places[member] % num_codes for member in members)),
+        first_member=number_column(np.concatenate([[0], ends])),
+        file_numbers=number_column(file_numbers),
+        extension_codes=number_column(codes),
         extensions=tuple(extensions),
     )
 

@@ -8,6 +8,9 @@ import hashlib
 from array import array
 from dataclasses import dataclass
 
+import numpy as np
+
+from packer.columns import BytesColumn, Numbers, TextColumn
 from packer.group import Samples
 from packer.labels import CLASS_EXTENSION, Labels
 from packer.sources.files import INLINE, SourceFiles
@@ -136,48 +139,82 @@ class PackPlan:
     @property
     def source_bytes(self) -> int:
         """Bytes in these files."""
-        return sum(map(self.content.files.sizes.__getitem__, self.content.samples.file_numbers))
+        return int(np.asarray(self.content.files.sizes)[np.asarray(self.content.samples.file_numbers)].sum())
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all shards."""
         return sum(shard.size_bytes for shard in self.shards)
 
+    def sample_numbers(self, shard: PlannedShard) -> Numbers:
+        """[num_samples], numbers of the samples of a shard, in order."""
+        return np.asarray(self.order)[shard.start : shard.end]
+
+    def member_places(self, samples: Numbers) -> tuple[Numbers, Numbers]:
+        """Where the members of some samples are in the columns of members.
+
+        Args:
+            samples: their numbers.
+
+        Returns:
+            [num_samples] how many members each has, and [num_members] the places, sample after sample.
+        """
+        first_member = np.asarray(self.content.samples.first_member).astype(np.int64)
+        first = first_member[samples]
+        counts = first_member[1:][samples] - first
+        return counts, np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+
     def shard_plan(self, number: int) -> ShardPlan:
         """Unfold the plan of one shard."""
         shard = self.shards[number]
+        numbers = self.sample_numbers(shard)
         samples, files, classes = self.content.samples, self.content.files, self.content.classes
-        extensions: list[str] = []
-        sources: list[bytes] = []
-        num_members, sizes, stamps = array("L"), array("Q"), array("q")
+        counts, places = self.member_places(numbers)
+        file_numbers = np.asarray(samples.file_numbers)[places]
+        codes = np.asarray(samples.extension_codes)[places]
+        sizes, stamps = np.asarray(files.sizes)[file_numbers], np.asarray(files.stamps)[file_numbers]
         locators = files.paths if files.locators is None else files.locators
-        for sample in self.order[shard.start : shard.end]:
-            members = [
-                (extension, locators[file], files.sizes[file], files.stamps[file])
-                for extension, file in samples.members(sample)
-            ]
-            if classes is not None:
-                text = _class_text(classes, sample)
-                members.append((CLASS_EXTENSION, text, len(text), INLINE))
-                members.sort()
-            num_members.append(len(members))
-            for extension, source, size, stamp in members:
-                extensions.append(extension)
-                sources.append(source)
-                sizes.append(size)
-                stamps.append(stamp)
+        if isinstance(locators, BytesColumn):
+            sources = locators.take(file_numbers)
+        else:
+            sources = [locators[file] for file in file_numbers.tolist()]
+        names = samples.extensions
+        if classes is not None:
+            texts = [_class_text(classes, sample) for sample in numbers.tolist()]
+            order = _with_classes(counts, codes, sum(name < CLASS_EXTENSION for name in names))
+            sources += texts
+            sources = [sources[place] for place in order.tolist()]
+            codes = np.concatenate([codes, np.full(len(texts), len(names), codes.dtype)])[order]
+            sizes = np.concatenate([sizes, np.array([len(text) for text in texts], sizes.dtype)])[order]
+            stamps = np.concatenate([stamps, np.full(len(texts), INLINE, stamps.dtype)])[order]
+            names = (*names, CLASS_EXTENSION)
+            counts = counts + 1
+        keys = samples.keys
         return ShardPlan(
             name=shard.name,
             format_name=self.options.format_name,
             size_bytes=shard.size_bytes,
-            keys=tuple(samples.keys[sample] for sample in self.order[shard.start : shard.end]),
-            num_members=num_members,
-            extensions=tuple(extensions),
+            keys=tuple(keys.take(numbers) if isinstance(keys, TextColumn) else map(keys.__getitem__, numbers.tolist())),
+            num_members=array("L", counts.tolist()),
+            extensions=tuple(map(names.__getitem__, codes.tolist())),
             sources=tuple(sources),
-            sizes=sizes,
-            stamps=stamps,
+            sizes=array("Q", sizes.tobytes()),
+            stamps=array("q", stamps.tobytes()),
             transform=self.options.transform,
         )
+
+
+def _with_classes(counts: Numbers, codes: Numbers, class_rank: int) -> Numbers:
+    """Order members and then one class per sample by (sample, extension).
+
+    Args:
+        counts: [num_samples], of members without the class.
+        codes: [num_members], of the extensions; these ascend with their names.
+        class_rank: how many extensions come before that of the class.
+    """
+    owners = np.concatenate([np.repeat(np.arange(len(counts)), counts), np.arange(len(counts))])
+    ranks = np.concatenate([2 * codes.astype(np.int64) + 1, np.full(len(counts), 2 * class_rank)])
+    return np.lexsort((ranks, owners))
 
 
 def _class_text(classes: Labels, number: int) -> bytes:

@@ -1,6 +1,6 @@
 """The first half of ``pack build``: look through the source, group, plan. Writes nothing, refuses what must be refused.
 
-Loads neither pyarrow nor numpy, so that a refusal or a dry run is quick.
+Loads no pyarrow, so that a refusal or a dry run is quick.
 """
 
 import logging
@@ -89,7 +89,7 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
     )
     content = PlanContent(found.files, samples, splits, classes)
     if config.append_to is None:
-        plan = plan_shards(content, options, shard_format.sample_size, stop.check)
+        plan = plan_shards(content, options, shard_format, stop.check)
         return Preview(plan, found.skips, found.num_directories, source.kind, found.origin)
     if source.kind != "tree":
         raise SourceError(
@@ -98,7 +98,7 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
     from packer.append import keep_new, read_base, renumber_shards  # noqa: PLC0415 (reads indexes, so loads Arrow)
 
     base = read_base(config, config.append_to)
-    plan = plan_shards(keep_new(content, base), options, shard_format.sample_size, stop.check)
+    plan = plan_shards(keep_new(content, base), options, shard_format, stop.check)
     renumbered = renumber_shards(plan, base.manifest)
     return Preview(renumbered, found.skips, found.num_directories, source.kind, found.origin, base)
 

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from packer.labels import CLASS_EXTENSION
 from packer.plan import PackPlan
 from packer.sources.files import Skips
 from packer.stores.open import open_store
@@ -99,19 +102,34 @@ def _count_extensions(
 
 def count_extensions(plan: PackPlan, shard_numbers: list[int]) -> dict[str, ExtensionEntry]:
     """Count the members of some shards by extension."""
-    counts: dict[str, list[int]] = {}
-    num_samples = 0
+    content = plan.content
+    samples, classes = content.samples, content.classes
+    num_codes = len(samples.extensions)
+    present, size_bytes = np.zeros(num_codes, np.int64), np.zeros(num_codes, np.int64)
+    num_samples = class_bytes = 0
     for number in shard_numbers:
-        shard = plan.shards[number]
-        num_samples += shard.num_samples
-        for sample in plan.order[shard.start : shard.end]:
-            for extension, size in plan.content.members(sample):
-                count = counts.setdefault(extension, [0, 0])
-                count[0] += 1
-                count[1] += size
+        numbers = plan.sample_numbers(plan.shards[number])
+        num_samples += len(numbers)
+        _, places = plan.member_places(numbers)
+        codes = np.asarray(samples.extension_codes)[places]
+        present += np.bincount(codes, minlength=num_codes)
+        np.add.at(
+            size_bytes,
+            codes,
+            np.asarray(content.files.sizes)[np.asarray(samples.file_numbers)[places]].astype(np.int64),
+        )
+        if classes is not None:
+            class_bytes += sum(len(str(classes.numbers[sample])) for sample in numbers.tolist())
+    counts = {
+        name: (count, size)
+        for name, count, size in zip(samples.extensions, present.tolist(), size_bytes.tolist(), strict=True)
+        if count
+    }
+    if classes is not None and num_samples:
+        counts[CLASS_EXTENSION] = (num_samples, class_bytes)
     return {
-        extension: ExtensionEntry(num_present=present, num_missing=num_samples - present, size_bytes=size)
-        for extension, (present, size) in sorted(counts.items())
+        extension: ExtensionEntry(num_present=count, num_missing=num_samples - count, size_bytes=size)
+        for extension, (count, size) in sorted(counts.items())
     }
 
 

@@ -4,9 +4,19 @@ Keys that fold to the same text are the same entry. The table holds a hash of ea
 would be the biggest part of a plan's memory; equality is always decided by the keys themselves.
 """
 
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Sequence
 
 from packer.columns import TextColumn
+
+
+def fold_key(key: str) -> str:
+    """Fold what some filesystems do not tell apart: case and Unicode composition."""
+    if key.isascii():
+        folded = key.lower()
+    else:
+        folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", key).casefold())
+    return key if folded == key else folded  # one string in memory instead of two, for most keys
 
 
 class SampleTable:
@@ -39,3 +49,15 @@ class SampleTable:
             if other == key or self._fold(other) == folded:
                 return number
             place += 1  # another key with the same hash
+
+    def add_if_new(self, keys: Sequence[str]) -> bool:
+        """Add keys in one go if all are certainly new and differ; otherwise nothing is added."""
+        places = [*map(self._hash_of, map(self._fold, keys))]
+        distinct = set(places)
+        # an entry that was moved on from its place had found another there, so a free place proves a new key
+        if len(distinct) < len(keys) or not self._numbers.keys().isdisjoint(distinct):
+            return False
+        start = len(self.keys)
+        self._numbers.update(zip(places, range(start, start + len(keys)), strict=True))
+        self.keys.extend(keys)
+        return True

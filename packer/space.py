@@ -1,5 +1,8 @@
 """How much a plan's shards and indexes take on disk; pure."""
 
+import numpy as np
+
+from packer.columns import TextColumn
 from packer.plan import PackPlan, PlannedShard
 
 _INDEX_BYTES_PER_SAMPLE = 16
@@ -9,12 +12,14 @@ _INDEX_FIXED_BYTES = 4096
 
 def shard_space_bytes(plan: PackPlan, shard: PlannedShard) -> int:
     """Bytes of one shard and, about, of its index."""
-    samples = plan.content.samples
-    numbers = plan.order[shard.start : shard.end]
-    first_member = samples.first_member
-    num_members = sum(first_member[number + 1] - first_member[number] for number in numbers)
-    key_bytes = sum(len(samples.keys[number]) for number in numbers)
-    index_bytes = _INDEX_BYTES_PER_SAMPLE * len(numbers) + _INDEX_BYTES_PER_MEMBER * num_members + key_bytes
+    keys = plan.content.samples.keys
+    numbers = plan.sample_numbers(shard)
+    counts, _ = plan.member_places(numbers)
+    if isinstance(keys, TextColumn):
+        key_bytes = int(np.diff(keys.bounds)[numbers].sum())
+    else:
+        key_bytes = sum(len(keys[number]) for number in numbers.tolist())
+    index_bytes = _INDEX_BYTES_PER_SAMPLE * len(numbers) + _INDEX_BYTES_PER_MEMBER * int(counts.sum()) + key_bytes
     return shard.size_bytes + _INDEX_FIXED_BYTES + index_bytes
 
 

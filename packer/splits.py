@@ -6,7 +6,7 @@ key, or lists. A share is stable: adding files never moves a sample that was the
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -116,9 +116,14 @@ def keyed_hash(key: str, seed: int, *, purpose: bytes) -> int:
         seed: another seed gives another, independent hash.
         purpose: at most 16 bytes; hashes for different purposes are independent.
     """
+    return int.from_bytes(keyed_hashes([key.encode("utf-8", "surrogateescape")], seed, purpose=purpose), "little")
+
+
+def keyed_hashes(keys: Sequence[bytes | bytearray], seed: int, *, purpose: bytes) -> bytes:
+    """The hashes of many keys, given in UTF-8: 8 bytes for each, little-endian; see :func:`keyed_hash`."""
     salt = (seed & (2**64 - 1)).to_bytes(8, "little")
-    digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8, person=purpose, salt=salt)
-    return int.from_bytes(digest.digest(), "little")
+    blake2b = hashlib.blake2b
+    return b"".join([blake2b(key, digest_size=8, person=purpose, salt=salt).digest() for key in keys])
 
 
 def _parse_share(part: str) -> tuple[str, float]:

@@ -13,6 +13,7 @@ from typing import BinaryIO, Protocol
 
 from shards.errors import FormatError
 from shards.layout import SampleLayout, ScannedSample
+from shards.sample_columns import Int64s, SampleColumns
 from shards.tar import format as tar_format
 from shards.tar.header import is_header
 from shards.tfrecord import format as tfrecord_format
@@ -53,6 +54,8 @@ class ShardFormat:
     """(key, [(extension, size_bytes)]) → where the bytes go. Raises ``ValueError`` on names it cannot store."""
     sample_size: Callable[[str, Sequence[tuple[str, int]]], int]
     """The size of that layout, or the same ``ValueError``, without making the bytes: planning asks for every sample."""
+    sample_sizes: Callable[[SampleColumns], Int64s]
+    """The same for many samples at once; 0 for those of which :attr:`sample_size` has to be asked."""
     end_marker: bytes
     """Bytes that close a shard."""
     has_example_records: bool
@@ -70,6 +73,7 @@ FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
             suffix=".tar",
             layout_sample=tar_format.layout_sample,
             sample_size=tar_format.sample_size,
+            sample_sizes=tar_format.sample_sizes,
             end_marker=tar_format.END_MARKER,
             has_example_records=False,
             scan_samples=tar_format.scan_samples,
@@ -80,6 +84,7 @@ FORMATS: Mapping[str, ShardFormat] = MappingProxyType(
             suffix=".tfrecord",
             layout_sample=tfrecord_format.layout_sample,
             sample_size=tfrecord_format.sample_size,
+            sample_sizes=tfrecord_format.sample_sizes,
             end_marker=tfrecord_format.END_MARKER,
             has_example_records=True,
             scan_samples=tfrecord_format.scan_samples,

@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from packer.group import fold_key
+from packer.sample_table import fold_key
 from shards.keys import member_name
 
 MAX_COMPONENT_BYTES = 255

@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import BinaryIO
 
+import numpy as np
+
 from shards.digests import crc32c
 from shards.layout import SampleLayout, ScannedMember, ScannedSample
+from shards.sample_columns import Int64s, SampleColumns
 from shards.samples import GroupedSample, SampleGrouper
 from shards.tar.encoder import PLAIN_NAME_BYTES, PLAIN_SIZE_LIMIT, encode_header
 from shards.tar.header import BLOCK_BYTES
@@ -82,6 +85,36 @@ def sample_size(key: str, members: Sequence[tuple[str, int]]) -> int:
             return layout_sample(key, members).size
         total += BLOCK_BYTES + size + -size % BLOCK_BYTES
     return total
+
+
+def sample_sizes(samples: SampleColumns) -> Int64s:
+    """Length of each sample's encoding, or 0 where :func:`sample_size` has to be asked, which is seldom."""
+    data, bounds = samples.key_data, samples.key_bounds
+    # what layout_sample may refuse, and what comes from two neighbours that it does not: no matter, it is asked then
+    if not data or b"//" in data or b"/." in data or b"\0" in data:
+        return np.zeros(len(bounds) - 1, np.int64)
+    key_bytes, counts = samples.key_bytes, samples.member_counts
+    letters = np.frombuffer(data, np.uint8)
+    is_usual = (key_bytes > 0) & (counts > 0)
+    first = letters[np.minimum(bounds[:-1], len(data) - 1).astype(np.int64)]
+    last = letters[np.maximum(bounds[1:].astype(np.int64) - 1, 0)]
+    is_usual &= (first != ord(".")) & (first != ord("/")) & (last != ord("/"))
+    longest = np.array([_plain_extension_bytes(name) for name in samples.extensions], np.int64)
+    if len({name.lower() for name in samples.extensions}) < len(samples.extensions):
+        longest[:] = PLAIN_NAME_BYTES
+    name_bytes = np.repeat(key_bytes, counts) + 1 + longest[samples.codes]
+    sizes = samples.sizes.astype(np.int64)
+    is_odd = (name_bytes > PLAIN_NAME_BYTES) | (sizes < 0) | (sizes >= PLAIN_SIZE_LIMIT)
+    is_usual &= samples.sum_members(is_odd) == 0
+    totals = samples.sum_members(BLOCK_BYTES + sizes + -sizes % BLOCK_BYTES)
+    return np.where(is_usual, totals, 0)
+
+
+def _plain_extension_bytes(extension: str) -> int:
+    """Bytes of an extension; too many for a plain name if :func:`layout_sample` must look at it."""
+    if not extension or not extension.isascii() or not {"/", "\0"}.isdisjoint(extension):
+        return PLAIN_NAME_BYTES
+    return len(extension)
 
 
 @lru_cache(maxsize=4096)

@@ -8,10 +8,13 @@ one piece in the file: an index points straight at them. ``docs/format.md`` has 
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
+import numpy as np
+
 from shards.digests import crc32c
 from shards.errors import SampleGroupError, printable
 from shards.example_shape import classify_record, find_bytes_feature_spans
 from shards.layout import Checksum, SampleLayout, ScannedMember, ScannedSample
+from shards.sample_columns import Int64s, SampleColumns
 from shards.tfrecord.frames import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -81,6 +84,20 @@ def sample_size(key: str, members: Sequence[tuple[str, int]]) -> int:
     return layout_sample(key, members).size
 
 
+def sample_sizes(samples: SampleColumns) -> Int64s:
+    """Length of each sample's encoding, or 0 where :func:`sample_size` has to be asked, which is seldom."""
+    key_bytes, sizes = samples.key_bytes, samples.sizes.astype(np.int64)
+    names = np.array([_name_field_bytes(name) for name in samples.extensions], np.int64)[samples.codes]
+    is_odd = (names == 0) | (sizes < 0) | (sizes > MAX_RECORD_BYTES)
+    is_usual = (key_bytes > 0) & (samples.sum_members(is_odd) == 0)
+    body = _entry_bytes(np.int64(len(_KEY_FIELD)), key_bytes) + samples.sum_members(
+        np.where(is_odd, 0, _entry_bytes(names, sizes))
+    )
+    data_bytes = 1 + _varint_bytes(body) + body
+    is_usual &= data_bytes <= MAX_RECORD_BYTES
+    return np.where(is_usual, HEADER_BYTES + data_bytes + FOOTER_BYTES, 0)
+
+
 def scan_samples(
     stream: BinaryIO,
     name: str,
@@ -118,6 +135,28 @@ def _head_entry(name_field: bytes, size: int) -> bytes:
         head = b"\n" + encode_varint(len(head) + size) + head
         inner = b"\x12" + encode_varint(len(head) + size) + head
     return b"\n" + encode_varint(len(name_field) + len(inner) + size) + name_field + inner
+
+
+def _entry_bytes(name_field_bytes: Int64s | np.int64, sizes: Int64s) -> Int64s:
+    """Length of the map entries of features with values of some sizes, the values included; see :func:`_head_entry`."""
+    value = 1 + _varint_bytes(sizes) + sizes
+    value = 1 + _varint_bytes(value) + value
+    value = 1 + _varint_bytes(value) + value
+    pair = name_field_bytes + value
+    return 1 + _varint_bytes(pair) + pair
+
+
+def _varint_bytes(values: Int64s) -> Int64s:
+    """Length of numbers below 2**35 as varints."""
+    return np.searchsorted([1 << bits for bits in (7, 14, 21, 28)], values, side="right").astype(np.int64) + 1
+
+
+def _name_field_bytes(extension: str) -> int:
+    """Length of the name field of a member's feature; 0 when :func:`layout_sample` must look at it."""
+    try:
+        return len(_encode_name(extension, ""))
+    except ValueError:
+        return 0
 
 
 def _encode_name(extension: str, key: str) -> bytes:

@@ -86,7 +86,7 @@ def make_plan(
         shard_size_bytes=shard_size_bytes,
         shuffle_seed=seed,
     )
-    return plan_shards(content, options, shard_format.sample_size)
+    return plan_shards(content, options, shard_format)
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,11 @@ from hypothesis import strategies as st
 
 from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames, escape_dots, group_files
 from packer.labels import classify_samples, split_samples
+from packer.plain_names import plain_dot, split_plain
 from packer.sources.files import SourceFiles
 from packer.splits import OneSplit, SplitByDirectory, parse_split
 from shards.errors import DuplicateKeyError, SourceError
-from shards.keys import FIRST_DOT, is_storable, parse_key_rule
+from shards.keys import FIRST_DOT, Keyless, is_storable, parse_key_rule, split_name
 
 
 def files_of(*paths):
@@ -241,13 +242,33 @@ def test_collision_does_not_reach_the_files_that_follow():
     st.sampled_from(["first-dot", "last-dot"]),
 )
 def test_quick_way_through_usual_names_gives_what_the_rule_says(found, rule):
-    from packer.group import _plain_dot
-    from shards.keys import Keyless, split_name
-
     for path in [*found, *(f"x/{name}.jpg" for name in found), "__MACOSX/a.jpg", "/a.jpg", "./a.jpg", "a/__MACOSX/b.c"]:
-        dot = _plain_dot(path.encode())
+        dot = plain_dot(path.encode())
         named = split_name(path, parse_key_rule(rule))
         if dot >= 0:
             assert not isinstance(named, Keyless)
             assert named == (path[:dot], path[dot + 1 :].lower())
             assert is_storable(*named) or not {"", ".", ".."}.isdisjoint(path.split("/"))
+
+
+@given(st.lists(st.text("aA.é/_%\n", min_size=1, max_size=9), min_size=1, max_size=6))
+def test_many_names_are_plain_when_each_of_them_is(found):
+    paths = [path.encode() for path in found]
+    dots = [plain_dot(path) for path in paths]
+    expected = [(path[:dot], path[dot + 1 :]) for path, dot in zip(found, dots, strict=True)]
+    assert split_plain(paths) == (expected if all(dot >= 0 for dot in dots) else None)
+
+
+@pytest.mark.parametrize("odd", [[], ["00000.tar.gz"], ["05000.x.y"], ["04096_é.jpg"], ["09999.tar.gz"]])
+def test_files_beside_odd_ones_are_grouped_as_without_them(odd):
+    """Files are taken some thousands at a time; neither the seams nor a span with an odd name shall show."""
+    names = [f"{number:05d}.{ending}" for number in range(10_000) for ending in ("JPG", "txt", "json")[: number % 4]]
+    files = files_of(*names, *odd)
+    samples, _ = group_files(files, options(dotted=DottedNames.ALLOW))
+    expected = {}
+    for number, path in enumerate(files.paths):
+        key, extension = split_name(path.decode(), FIRST_DOT)
+        expected.setdefault(key, {})[extension] = number
+    assert list(samples.keys) == sorted(expected)
+    for number, key in enumerate(samples.keys):
+        assert list(samples.members(number)) == sorted(expected[key].items())

@@ -222,7 +222,7 @@ def shard_order(source):
     plan_options = PlanOptions(
         format_name="tar", suffix=".tar", end_marker_bytes=1024, shard_size_bytes=6_000_000, shuffle_seed=0
     )
-    return found, plan_shards(content, plan_options, FORMATS["tar"].sample_size)
+    return found, plan_shards(content, plan_options, FORMATS["tar"])
 
 
 def test_compressed_tar_is_streamed_once(tmp_path, source_of):

@@ -31,6 +31,7 @@ The tree (whose fault it is = the class; worth repeating = ``is_transient``)::
           RemoteDeniedError
           RemoteBusyError
         SelectionError              the dataset has nothing of what was selected
+          RemoteUnreachableError
         CacheNotWritableError
         UnsupportedEnvironmentError
         NoSpaceError
@@ -361,7 +362,19 @@ class RemoteDeniedError(RemoteError):
 
 
 class RemoteBusyError(RemoteError):
-    """The source asks to slow down or is away for the moment."""
+    """The source asks to slow down or is away for the moment.
+
+    Attributes:
+        retry_after_seconds: how long it asks to wait before a repeat; None when it does not say.
+    """
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message)
+
+
+class RemoteUnreachableError(RemoteError):
+    """There is no connection to the source: a wrong address, or a service that is not up yet."""
 
 
 class SelectionError(StageError):

@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from shards.selection import ALL, Selection
 from stager.order import FetchOrder
+from stager.remotes.options import DEFAULT_OPTIONS, RemoteOptions
 from stager.verify import Verify
 
 DEFAULT_CONNECTIONS = 8
@@ -30,8 +31,8 @@ _MAX_HOLDER_LENGTH = 120
 class StageConfig:
     """One run of the stager."""
 
-    source_dir: str
-    """Directory of the published dataset, absolute."""
+    source: str
+    """Where the published dataset lies: a directory, absolute, or a URL, as :func:`parse_source` gives it."""
     cache_dir: str
     """Root of this node's cache, absolute."""
     holder: str
@@ -41,6 +42,8 @@ class StageConfig:
     verify: Verify = Verify.SIZE
     links: tuple[str, ...] = ()
     """Symbolic links to point at the staged dataset."""
+    remote: RemoteOptions = DEFAULT_OPTIONS
+    """How the source is reached."""
     lease_ttl_seconds: float = DEFAULT_LEASE_TTL_SECONDS
     """How long the dataset stays protected after the stager's end, for the trainer to take over."""
     selection: Selection = ALL
@@ -68,21 +71,21 @@ class StageConfig:
 
 
 def parse_source(text: str) -> str:
-    """Turn SRC into the directory of the dataset.
+    """Turn SRC into the place of the dataset: an absolute directory, or a URL without a slash at the end.
 
     Args:
-        text: a path, or a ``file://`` URL. May also name the ``manifest.json`` in the directory.
+        text: a path, a ``file://`` URL, or the URL of an object store or server. May also name the ``manifest.json``
+            in the place.
 
     Raises:
-        ValueError: another kind of URL, or a file URL with a host.
+        ValueError: a URL that cannot be a place of files, or one with a secret in it.
     """
+    scheme, is_url, _ = text.partition("://")
     path = text
-    if "://" in text:
+    if is_url and scheme.lower() != "file":
+        return _parse_remote_url(text)
+    if is_url:
         url = urlsplit(text)
-        if url.scheme != "file":
-            raise ValueError(
-                f"{url.scheme}:// is not a source that this release can stage from; mount it, or use file://"
-            )
         if url.netloc not in {"", "localhost"}:
             raise ValueError(f"a file URL with the host {url.netloc!r}; write file:///path with three slashes")
         if url.query or url.fragment:
@@ -95,6 +98,25 @@ def parse_source(text: str) -> str:
     if os.path.basename(path) == "manifest.json":
         path = os.path.dirname(path) or os.curdir
     return os.path.abspath(path)
+
+
+def _parse_remote_url(text: str) -> str:
+    scheme, _, rest = text.partition("://")
+    if not rest.isprintable():
+        raise ValueError("the source's URL contains control characters")
+    host, _, place = rest.partition("/")
+    place = place.rstrip("/")
+    if place == "manifest.json" or place.endswith("/manifest.json"):
+        place = place.removesuffix("manifest.json").rstrip("/")
+    user, at, host_name = host.rpartition("@")
+    if ":" in user:
+        # it would stand in logs, in the report and in the status file
+        raise ValueError(f"a password in the URL of {host_name}; give it to the driver in its own way")
+    if not host_name:
+        raise ValueError(f"a {scheme}:// URL without a {'bucket' if scheme.startswith('s3') else 'host'}")
+    if scheme.lower() in {"http", "https"} and ("?" in place or "#" in place):
+        raise ValueError("a URL with ? or #; names of files are appended to it, so it must be that of a directory")
+    return f"{scheme.lower()}://{user}{at}{host_name}/{place}".rstrip("/")
 
 
 def choose_holder(environment: Mapping[str, str], host_name: str, uid: int) -> str:

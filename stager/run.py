@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from shardferry.console import Progress
 from shards.errors import SizeMismatchError, StoppedError
@@ -18,8 +17,8 @@ from stager.plan import StagePlan, plan_staging
 from stager.prepare import open_cache
 from stager.publisher import ProgressFile, open_progress
 from stager.remotes.base import Remote
-from stager.remotes.posix import PosixRemote
-from stager.remotes.retry import RetryingRemote, backoff_delays
+from stager.remotes.open import open_remote
+from stager.remotes.retry import RetryingRemote
 from stager.report import FetchTotals, StageReport
 from stager.session import Session, make_plan, open_session, prepare_to_fetch, read_published
 from stager.stalls import report_stalls
@@ -28,24 +27,16 @@ from stager.verify import Verify
 
 logger = logging.getLogger(__name__)
 
-_NUM_RETRIES = 4
-_FIRST_RETRY_SECONDS = 0.5
-_LONGEST_RETRY_SECONDS = 8.0
 
-
-def open_remote(config: StageConfig) -> Remote:
+def open_source(config: StageConfig) -> Remote:
     """Give what reads the source of a run, with its repeats."""
-
-    def delays() -> Iterator[float]:
-        return backoff_delays(_NUM_RETRIES, first_seconds=_FIRST_RETRY_SECONDS, limit_seconds=_LONGEST_RETRY_SECONDS)
-
-    return RetryingRemote(PosixRemote(config.source_dir, config.connections), delays, random.random)
+    return open_remote(config.source, config.remote, config.connections)
 
 
 def run_stage(
     config: StageConfig,
     on_stuck: Callable[[StoppedError], None],
-    make_remote: Callable[[StageConfig], Remote] = open_remote,
+    make_remote: Callable[[StageConfig], Remote] = open_source,
 ) -> StageReport:
     """Stage a dataset; SIGTERM, SIGINT and the deadline stop it cleanly while this runs.
 
@@ -79,7 +70,7 @@ async def stage_dataset(
     """Stage the dataset of a remote into the cache.
 
     Args:
-        config: what to do; its ``source_dir`` is not looked at.
+        config: what to do; its ``source`` is not looked at.
         remote: where the dataset is published; closed at the end.
         on_start: given what counts the bytes, when fetching begins.
 

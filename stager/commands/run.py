@@ -28,15 +28,17 @@ def command(
 ) -> None:
     """Stage the dataset SRC into the cache and print where it lies.
 
-    SRC is the directory of a published dataset (the one with manifest.json), as a path or as a file:// URL, for
-    instance on an NFS or CephFS mount. Every block is verified before it is written, and only complete, verified
-    shards get their final names.
+    SRC is the place of a published dataset (the one with manifest.json): a path, for instance on an NFS or CephFS
+    mount, or a URL: s3:// for AWS, Ceph RGW and anything compatible, https://, or whatever fsspec has a driver for.
+    Credentials come from where AWS programs look for them. Every block is verified before it is written, and only
+    complete, verified shards get their final names.
 
     \b
     Examples:
       stage run /mnt/nfs/imagenet --cache-dir /nvme/cache
       stage run file:///mnt/cephfs/coco --cache-dir /nvme/cache --link /data/coco
       stage run /mnt/nfs/imagenet --cache-dir /nvme/cache --verify full --json
+      stage run s3://datasets/imagenet --cache-dir /nvme/cache --endpoint-url https://rgw.example
       stage run /mnt/nfs/imagenet --cache-dir /nvme/cache --select split=train --select rank=0/4
       STAGE_CACHE_DIR=/nvme/cache stage run /mnt/nfs/imagenet --deadline 30m
 

@@ -10,7 +10,9 @@ import click
 
 from shardferry.console import Duration
 from stager.commands.options import absolute_cache_dir, cache_dir_option, holder_option
+from stager.commands.source import source_options
 from stager.config import DEFAULT_CONNECTIONS, DEFAULT_LEASE_TTL_SECONDS
+from stager.remotes.options import RemoteOptions
 
 if TYPE_CHECKING:
     from stager.config import StageConfig
@@ -73,6 +75,7 @@ class StagingOptions:
     """The values of the options, as they were given."""
 
     source: str
+    remote: RemoteOptions
     cache_dir: str
     selections: tuple[str, ...]
     allow_empty: bool
@@ -104,7 +107,7 @@ class StagingOptions:
         from stager.verify import Verify
 
         try:
-            source_dir = parse_source(self.source)
+            place = parse_source(self.source)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="SRC") from error
         try:
@@ -113,7 +116,8 @@ class StagingOptions:
             raise click.BadParameter(str(error), param_hint="--select") from error
         try:
             return StageConfig(
-                source_dir=source_dir,
+                source=place,
+                remote=self.remote,
                 cache_dir=absolute_cache_dir(self.cache_dir),
                 holder=self.holder,
                 connections=self.connections,
@@ -139,7 +143,7 @@ def staging_options(command: Callable[..., Any]) -> Callable[..., Any]:
         staging = StagingOptions(**{name: values.pop(name) for name in names})
         return command(**values, staging=staging)
 
-    decorated: Callable[..., Any] = with_staging
+    decorated: Callable[..., Any] = source_options(with_staging)
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return click.argument("source", metavar="SRC", envvar="STORAGE_URI")(decorated)

@@ -23,6 +23,8 @@ class RemoteVersion:
     size_bytes: int
     token: str
     """Equal for equal states: an ETag, or inode and mtime. For comparison and messages only."""
+    etag: str | None = None
+    """What the remote may be asked for by, where there is such a thing."""
 
 
 class Remote(Protocol):

@@ -171,7 +171,7 @@ def stage_here() -> StageHere:
 
     def run(published: Published, cache: Path, remote: Remote | None = None, **options: object) -> Staged:
         values = {
-            "source_dir": str(published.path),
+            "source": str(published.path),
             "cache_dir": str(cache),
             "holder": "test",
             "connections": 4,

@@ -24,8 +24,8 @@ class SlowRemote(PosixRemote):
 
 
 def main() -> None:
-    config = StageConfig(source_dir=sys.argv[1], cache_dir=sys.argv[2], holder="test", connections=4)
-    remote = SlowRemote(config.source_dir, config.connections)
+    config = StageConfig(source=sys.argv[1], cache_dir=sys.argv[2], holder="test", connections=4)
+    remote = SlowRemote(config.source, config.connections)
     remote.delay_seconds = float(sys.argv[3])
     print("started", flush=True)
     run_stage(config, lambda error: sys.exit(3), lambda config: remote)

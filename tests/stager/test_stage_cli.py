@@ -103,7 +103,7 @@ def test_last_words_of_a_good_end(dataset, cache, tmp_path, stage):
 
 
 @pytest.mark.parametrize(
-    ("source", "code", "kind"), [("nowhere", 66, "RemoteMissingError"), ("s3://b", 2, "BadParameter")]
+    ("source", "code", "kind"), [("nowhere", 66, "RemoteMissingError"), ("file://b/x", 2, "BadParameter")]
 )
 def test_last_words_of_a_bad_end(cache, tmp_path, stage, source, code, kind):
     words = tmp_path / "termination-log"

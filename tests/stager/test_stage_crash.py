@@ -16,11 +16,11 @@ from shards.errors import NoSpaceError
 SLOW_STAGE = Path(__file__).with_name("slow_stage.py")
 SLOW_PROGRAM = """
 import runpy, sys
-import stager.run
+import stager.remotes.open
 from stager.cli import main
 sys.argv = sys.argv[1:]
-stager.run.PosixRemote = runpy.run_path(sys.argv[0])["SlowRemote"]
-stager.run.PosixRemote.delay_seconds = 0.1
+stager.remotes.open.PosixRemote = runpy.run_path(sys.argv[0])["SlowRemote"]
+stager.remotes.open.PosixRemote.delay_seconds = 0.1
 main()
 """
 """The program itself, on a source that answers slowly."""
@@ -159,7 +159,7 @@ def test_a_source_that_hangs_does_not_keep_the_program_from_stopping(dataset, ca
         "            os.write(1, b'hangs\\n')\n"
         "            time.sleep(60)\n"
         "        return super()._read_range(name, offset, buffer, version)\n"
-        "import stager.run; stager.run.PosixRemote = Hanging\n"
+        "import stager.remotes.open; stager.remotes.open.PosixRemote = Hanging\n"
         "from stager.cli import main; main()\n"
     )
     process = subprocess.Popen(

@@ -26,17 +26,26 @@ from stager.status import DatasetStatus
         ("/mnt/100%20", "/mnt/100%20"),
         ("data", os.path.join(os.getcwd(), "data")),
         ("manifest.json", os.getcwd()),
+        ("s3://bucket/x/", "s3://bucket/x"),
+        ("S3://bucket/x/manifest.json", "s3://bucket/x"),
+        ("s3://bucket/manifest.json", "s3://bucket"),
+        ("s3://bucket/what?#%20", "s3://bucket/what?#%20"),
+        ("https://host:8443/x", "https://host:8443/x"),
+        ("sftp://user@host/x", "sftp://user@host/x"),
     ],
 )
-def test_a_source_is_a_path_or_a_file_url(text, path):
+def test_a_source_is_a_path_or_a_url(text, path):
     assert parse_source(text) == path
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("s3://bucket/x", "s3://"),
-        ("https://host/x", "https://"),
+        ("s3:///x", "bucket"),
+        ("https://", "host"),
+        ("https://host/x?sig=1", "directory"),
+        ("s3://key:secret@bucket/x", "password in the URL of bucket"),
+        ("s3://bucket/a\nb", "control"),
         ("file://server/x", "three slashes"),
         ("file:///x?y", "%3F"),
         ("", "empty"),
@@ -64,7 +73,7 @@ def test_every_holder_name_can_be_a_lease_file(name):
 @pytest.mark.parametrize("options", [{"connections": 0}, {"lease_ttl_seconds": -1.0}])
 def test_a_config_that_makes_no_sense_is_refused(options):
     with pytest.raises(ValueError, match=r"must be|must lie"):
-        StageConfig(source_dir="/s", cache_dir="/c", holder="h", **options)
+        StageConfig(source="/s", cache_dir="/c", holder="h", **options)
 
 
 records = st.dictionaries(

@@ -16,6 +16,8 @@ from typing import Literal, Self, SupportsIndex, overload
 
 from loaders.check import CheckLevel, check_files
 from loaders.files import ShardFile
+from loaders.foreign.find import Source, is_foreign
+from loaders.foreign.open import open_foreign
 from loaders.place import CACHE_DIR_VARIABLE, DatasetPlace, find_dataset
 from loaders.reader import OpenShard
 from loaders.sample import Sample
@@ -152,20 +154,27 @@ class Dataset:
 
 
 def open_dataset(
-    source: str | os.PathLike[str],
+    source: Source,
     *,
     split: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
+    index_dir: str | os.PathLike[str] | None = None,
     check: CheckLevel = "size",
     verify: Verify = "none",
 ) -> Dataset:
-    """Open a split of a packed or staged dataset.
+    """Open a split of a packed or staged dataset, or shards that somebody else made.
+
+    Foreign shards (WebDataset tars, TFRecords, compressed ones too) are indexed when they are first opened, by several
+    processes; see :mod:`loaders.foreign.records` for where the indexes are kept and when they count.
 
     Args:
         source: dataset directory, its ``manifest.json``, or the id of a dataset in the cache (``blake3:…``, the
-            hexadecimal digits alone, or the first 8 or more of them).
+            hexadecimal digits alone, or the first 8 or more of them); or foreign shards: a list of paths, a glob, a
+            brace range such as ``train-{0000..0127}.tar``, one file, or a directory of them.
         split: may be left out when there is only one.
         cache_dir: root of the node cache, for ids; the environment's ``STAGE_CACHE_DIR`` when None.
+        index_dir: where indexes of foreign shards are kept; the environment's ``LOAD_INDEX_DIR``, or
+            ``~/.cache/shardferry/indexes``, when None.
         check: how deep to check the files now, see :mod:`loaders.check`.
         verify: ``"crc"`` checks the CRC-32C of every member that is read. Off by default: staging has verified every
             byte with BLAKE3 and made the files read-only, and the check would cost about half of the reading speed.
@@ -176,11 +185,16 @@ def open_dataset(
     Raises:
         NotStagedError: the dataset, or a file of it, is not there.
         LoadError: the source names no dataset, several of them, or a split is to be chosen.
+        DamagedShardsError: foreign shards are damaged; lists all.
         FormatError: the manifest or an index is damaged or from a newer release.
         IntegrityError: a file is not the promised one.
     """
     if verify not in ("none", "crc"):
         raise ValueError(f"verify must be none or crc, not {verify!r}")
+    if is_foreign(source):
+        return _open_foreign(source, split, index_dir, check, verify)
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError("a dataset is named by one path or id")
     place = find_dataset(source, cache_dir if cache_dir is not None else os.environ.get(CACHE_DIR_VARIABLE))
     manifest = read_manifest(place)
     entry = choose_split(manifest, split, place)
@@ -202,6 +216,28 @@ def open_dataset(
         split=entry.name,
         extensions=tuple(sorted(entry.extensions)),
         classes=tuple(manifest.classes),
+    )
+    return Dataset(reader, range(len(reader)), info)
+
+
+def _open_foreign(
+    source: Source, split: str | None, index_dir: str | os.PathLike[str] | None, check: CheckLevel, verify: Verify
+) -> Dataset:
+    found = open_foreign(
+        source,
+        split=split,
+        index_dir=None if index_dir is None else os.fspath(index_dir),
+        is_hashed=verify == "crc" or check == "full",
+    )
+    check_files(found.shards, check)
+    reader = SplitReader(found.shards, lease_dir=None, verify_crc=verify == "crc")
+    info = DatasetInfo(
+        directory=found.directory,
+        dataset_id=found.content_id,
+        shard_format=found.shard_format,
+        split=found.split,
+        extensions=found.extensions,
+        classes=(),
     )
     return Dataset(reader, range(len(reader)), info)
 

@@ -11,11 +11,11 @@ import mmap
 import os
 from dataclasses import dataclass
 
-from shards.digests import hash_bytes, shard_digest
+from shards.digests import hash_bytes
 from shards.errors import DigestMismatchError, IndexFormatError, NotStagedError, SizeMismatchError, printable
 from shards.index import ShardIndex
 
-STAGE_AGAIN = "pack or stage the dataset again"
+STAGE_AGAIN = "pack, stage or copy the dataset again"
 """What helps against files that are not what the manifest promises."""
 
 _PIECE_MEMBERS = 64 * 1024
@@ -31,6 +31,7 @@ class ShardFile:
     path: str
     size_bytes: int
     digest: str
+    """Empty for a foreign shard that was not hashed."""
     num_samples: int
     index_path: str
     index_size_bytes: int
@@ -88,7 +89,7 @@ def open_index(file: ShardFile) -> ShardIndex:
         ("shard name", file.name, header.shard_name),
         ("shard size", file.size_bytes, header.shard_bytes),
         ("number of samples", file.num_samples, index.num_samples),
-        ("shard digest", file.digest, shard_digest(header.block_digests)),
+        ("shard digest", file.digest, header.blocks.shard_digest if header.block_bytes else ""),
     )
     for what, expected, actual_value in promises:
         if expected != actual_value:

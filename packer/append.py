@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from packer.begun import SOURCES_NAME, STATE_NAME
+from packer.begun import SOURCES_NAME
 from packer.checks import drop_samples
 from packer.config import PackConfig
 from packer.inspect import read_manifest
@@ -27,6 +27,7 @@ from packer.stores.open import open_store
 from shards.digests import BLOCK_BYTES
 from shards.errors import PlanMismatchError, SourceError, list_offenders, printable
 from shards.manifest import ExtensionEntry, Manifest, SplitEntry
+from shards.names import STATE_NAME
 from shards.ranges import ReaderStream
 from shards.strict_json import JsonValue
 

@@ -7,9 +7,9 @@ from packer.saved import SavedPlan, list_differences
 from shards.errors import DestinationError, FormatError, PlanMismatchError, list_offenders, printable
 from shards.index_schema import index_name
 from shards.manifest import MANIFEST_NAME, Manifest
+from shards.names import STATE_NAME
 from shards.strict_json import JsonError
 
-STATE_NAME = ".pack"
 PLAN_NAME = "plan.json"
 SOURCES_NAME = "sources.tsv.gz"
 BASE_NAME = "base.json"

@@ -6,9 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
 
-from packer.begun import BASE_NAME, STATE_NAME
+from packer.begun import BASE_NAME
 from packer.config import PackConfig
-from packer.cpus import usable_cpus
 from packer.destination import hold_destination
 from packer.engines.local import LocalProcesses, run_in_process
 from packer.engines.work import Engine, Setting
@@ -23,9 +22,11 @@ from packer.space import shard_space_bytes
 from packer.stop import StopFlag
 from packer.stores.open import open_store
 from packer.write import ShardResult
+from shards.cpus import usable_cpus
 from shards.errors import NoSpaceError
 from shards.files import free_bytes
 from shards.manifest import Manifest
+from shards.names import STATE_NAME
 from shards.strict_json import JsonValue
 
 _FILES_PER_JOB = 20_000

@@ -21,7 +21,6 @@ from packer.begun import (
     BASE_NAME,
     PLAN_NAME,
     SOURCES_NAME,
-    STATE_NAME,
     check_same_plan,
     own_names,
     refuse_foreign,
@@ -32,6 +31,7 @@ from packer.saved import SavedPlan, list_source_differences, read_sources, write
 from shards.errors import DestinationError, NoSpaceError, ShardferryError, printable
 from shards.files import create_partial, free_bytes, fsync_directory, is_partial_name, make_directory, write_file
 from shards.manifest import MANIFEST_NAME, Manifest
+from shards.names import STATE_NAME
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from packer.begun import (
     BASE_NAME,
     PLAN_NAME,
     SOURCES_NAME,
-    STATE_NAME,
     check_same_plan,
     own_names,
     refuse_foreign,
@@ -32,6 +31,7 @@ from packer.stores.objects import PARTIAL_PREFIX, ObjectStore
 from packer.stores.uploads import abort_upload, list_uploads
 from shards.errors import RemoteError
 from shards.manifest import MANIFEST_NAME, Manifest
+from shards.names import STATE_NAME
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,6 @@
 """``pack plan``: gathers facts and measurements about a plan; writes nothing."""
 
 from packer.config import PackConfig
-from packer.cpus import usable_cpus
 from packer.locations import directory_of, is_url, without_credentials
 from packer.plan_report import PlanReport
 from packer.preview import Preview
@@ -9,6 +8,7 @@ from packer.probe import find_room, measure_reading
 from packer.propose import Cluster, propose_shards
 from packer.stop import StopFlag
 from packer.survey import survey_plan
+from shards.cpus import usable_cpus
 from shards.formats import FORMATS, find_format
 
 

@@ -5,11 +5,11 @@ It is written after both are visible, and believed only while both still have th
 versions that could be trusted this far; there, shards are read.
 """
 
-from packer.begun import STATE_NAME
 from packer.stores.base import DatasetStore
 from packer.write import ShardResult
 from shards.digests import is_digest
 from shards.index_schema import index_name
+from shards.names import STATE_NAME
 from shards.strict_json import JsonError, JsonFields, JsonValue, parse_json, render_json
 
 

@@ -75,11 +75,13 @@ class BlockDigests:
     size_bytes: int
     """Size of the shard."""
     block_bytes: int
-    """Size of each block but the last."""
+    """Size of each block but the last; 0 for a shard that nobody has hashed."""
     digests: tuple[bytes, ...]
     """Raw digest of each block, in order."""
 
     def __post_init__(self) -> None:
+        if self.block_bytes == 0 and self.size_bytes >= 0 and not self.digests:
+            return
         if self.size_bytes < 0 or self.block_bytes < 1:
             raise ValueError(f"no blocks of {self.block_bytes} bytes in {self.size_bytes} bytes")
         expected = -(-self.size_bytes // self.block_bytes)
@@ -90,7 +92,13 @@ class BlockDigests:
 
     @property
     def shard_digest(self) -> str:
-        """Digest of the whole shard, as text."""
+        """Digest of the whole shard, as text.
+
+        Raises:
+            ValueError: nobody has hashed it.
+        """
+        if self.block_bytes == 0:
+            raise ValueError("the shard was not hashed")
         return shard_digest(self.digests)
 
 

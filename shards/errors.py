@@ -13,6 +13,7 @@ The tree (whose fault it is = the class; worth repeating = ``is_transient``)::
       IntegrityError                well formed, but not what was promised
         DigestMismatchError
         SizeMismatchError
+        DamagedShardsError          several shards cannot be used; lists all
         RemoteChangedError          a file was replaced at its source while it was being staged
       KeyGrammarError               no key can be made from this path
       SampleGroupError              members are whole, their grouping into samples is not
@@ -215,6 +216,22 @@ class RemoteChangedError(IntegrityError):
 
     def __reduce__(self) -> tuple[type["RemoteChangedError"], tuple[str, str, str]]:
         return type(self), (self.name, self.expected, self.actual)
+
+
+class DamagedShardsError(IntegrityError):
+    """Several shards cannot be used.
+
+    Attributes:
+        faults: one sentence for each shard; all are listed, for each has to be looked after.
+    """
+
+    def __init__(self, summary: str, faults: Sequence[str], advice: str) -> None:
+        self.faults = tuple(faults)
+        self._arguments = (summary, self.faults, advice)
+        super().__init__(f"{summary}:\n" + "\n".join(f"  {fault}" for fault in faults) + f"\n{advice}")
+
+    def __reduce__(self) -> tuple[type["DamagedShardsError"], tuple[str, tuple[str, ...], str]]:
+        return type(self), self._arguments
 
 
 class KeyGrammarError(ShardferryError):

@@ -27,7 +27,7 @@ class ScanSamples(Protocol):
     """Reads a whole shard."""
 
     def __call__(
-        self, stream: BinaryIO, name: str, *, report_keyless: ReportKeyless | None = None
+        self, stream: BinaryIO, name: str, *, report_keyless: ReportKeyless | None = None, reads_data: bool = True
     ) -> Iterator[ScannedSample]:
         """Yield samples in shard order.
 
@@ -35,6 +35,8 @@ class ScanSamples(Protocol):
             stream: the shard, at its start.
             name: the shard, for messages.
             report_keyless: told at the end of members that belong to no sample; None logs a warning.
+            reads_data: False lets a format pass over the data where it can; what lies there is then not checked, and
+                CRCs may be 0.
 
         Raises:
             FormatError: damage, anywhere.

@@ -14,6 +14,9 @@ from shards.strict_json import JsonError
 MAX_COMPONENT_BYTES = 255
 MAX_NAME_BYTES = 1024
 
+STATE_NAME = ".pack"
+"""Directory beside the shards in which a packer keeps its plan and what later packs need."""
+
 DEFAULT_SPLIT = "train"
 """Split of samples of which nothing says otherwise."""
 

@@ -1,6 +1,7 @@
 """Files that are read in ranges, wherever they lie, and a file object over one."""
 
 import io
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -28,6 +29,33 @@ class RangeReader(Ranges, Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+class FileRanges:
+    """Reads ranges of one open file; closes it in the end."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.size_bytes = os.fstat(fd).st_size
+
+    def read_at(self, num_bytes: int, offset: int) -> bytes:
+        """Read a range; fewer bytes only at the end of the file."""
+        data = os.pread(self._fd, num_bytes, offset)
+        if len(data) == num_bytes or not data:
+            return data
+        parts = [data]
+        while data:
+            num_bytes -= len(data)
+            offset += len(data)
+            data = os.pread(self._fd, num_bytes, offset) if num_bytes else b""
+            parts.append(data)
+        return b"".join(parts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
 
 
 def read_pieces(reader: Ranges, num_bytes: int = READ_BYTES) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from packer.adopt.pool import scan_shards
 from packer.locations import directory_of, is_url
 from packer.stores.open import open_store
 from shardferry import __version__
-from shards.errors import IntegrityError, SourceError, printable
+from shards.errors import DamagedShardsError, SourceError, printable
 from shards.foreign.manifest import make_manifest
 from shards.foreign.names import Advice, ForeignShards, choose_files, compressed_shards
 from shards.foreign.scan import ScannedShard
@@ -55,27 +55,6 @@ class Adopted:
     """Of the manifest."""
     remarks: tuple[str, ...] = field(default=())
     """Gaps, duplicates, and what was left out; one sentence each."""
-
-
-class DamagedShardsError(IntegrityError):
-    """Shards cannot be adopted.
-
-    Attributes:
-        faults: one sentence for each shard.
-    """
-
-    def __init__(self, source: str, faults: Sequence[str], num_shards: int) -> None:
-        self.source = source
-        self.faults = tuple(faults)
-        self.num_shards = num_shards
-        super().__init__(
-            f"{len(faults)} of {num_shards} shard(s) in {printable(source)} cannot be adopted, nothing was written:\n"
-            + "\n".join(f"  {fault}" for fault in faults)
-            + "\ncopy or make them again, or move them away to adopt the rest"
-        )
-
-    def __reduce__(self) -> tuple[type["DamagedShardsError"], tuple[str, tuple[str, ...], int]]:
-        return type(self), (self.source, self.faults, self.num_shards)
 
 
 def adopt(config: AdoptConfig, check: Callable[[], None], report: Callable[[int, int], None]) -> Adopted:
@@ -133,7 +112,12 @@ def _scan_all(
         raise compressed_shards(compressed)
     faults = [shard.fault for shard in shards if shard.fault]
     if faults:
-        raise DamagedShardsError(config.source, faults, len(shards))
+        raise DamagedShardsError(
+            f"{len(faults)} of {len(shards)} shard(s) in {printable(config.source)} cannot be adopted, "
+            "nothing was written",
+            faults,
+            "copy or make them again, or move them away to adopt the rest",
+        )
     if not any(shard.num_samples for shard in shards):
         raise SourceError(f"none of the {len(shards)} shard(s) in {printable(config.source)} holds a sample")
     return shards

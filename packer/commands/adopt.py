@@ -62,8 +62,8 @@ def command(
     from packer.adopt.output import LinkKind
     from packer.adopt.report import adopted_as_json, adopted_as_text
     from packer.adopt.run import AdoptConfig, adopt
-    from packer.cpus import usable_cpus
     from packer.stop import StopFlag
+    from shards.cpus import usable_cpus
     from shards.foreign.names import parse_split_globs
 
     set_up_log(verbose=verbose, quiet=quiet)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from packer.stores.base import ALIGNMENT_BYTES, GrowingFile
 from shards.files import PartialFile, create_partial, is_partial_name, read_regular_file, write_file
 from shards.index import ShardIndex
+from shards.ranges import FileRanges
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -46,12 +47,12 @@ class DirectoryStore:
         """Map the index of a shard."""
         return ShardIndex.open(self._path(name))
 
-    def open_reader(self, name: str, *, is_sequential: bool = True) -> "FileReader":
+    def open_reader(self, name: str, *, is_sequential: bool = True) -> FileRanges:
         """Open a file for reads in ranges."""
         fd = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
         if is_sequential:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-        return FileReader(fd)
+        return FileRanges(fd)
 
     def list_names(self) -> list[str]:
         """Names of all files, ascending, without hidden ones."""
@@ -80,33 +81,6 @@ class DirectoryStore:
 
     def _path(self, name: str) -> str:
         return os.path.join(self.location, name)
-
-
-class FileReader:
-    """Reads ranges of one open file; closes it in the end."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self.size_bytes = os.fstat(fd).st_size
-
-    def read_at(self, num_bytes: int, offset: int) -> bytes:
-        """Read a range; fewer bytes only at the end of the file."""
-        data = os.pread(self._fd, num_bytes, offset)
-        if len(data) == num_bytes or not data:
-            return data
-        parts = [data]
-        while data:
-            num_bytes -= len(data)
-            offset += len(data)
-            data = os.pread(self._fd, num_bytes, offset) if num_bytes else b""
-            parts.append(data)
-        return b"".join(parts)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
 
 
 class _GrowingPartial:

@@ -72,6 +72,7 @@ def choose_files(
     globs: Sequence[tuple[str, str]] = (),
     format_name: str | None = None,
     allows_incomplete: bool = False,
+    takes_compressed: bool = False,
 ) -> ForeignShards:
     """Tell which files are shards, and of which split.
 
@@ -81,6 +82,7 @@ def choose_files(
         globs: (split, pattern); when given, only files that match one are shards.
         format_name: only shards of this format; files that match a pattern are taken as such.
         allows_incomplete: take sets of which ``-of-N`` says that some are missing.
+        takes_compressed: compressed shards are shards as well.
 
     Raises:
         ForeignShardsError: no shard, shards of two formats, compressed shards, splits that cannot be told, missing
@@ -92,7 +94,9 @@ def choose_files(
     for name in names:
         if name.endswith((".index.arrow", "manifest.json")):
             continue
-        found = _format_of(name)
+        found = name_format(name)
+        if found is None and takes_compressed and _COMPRESSED.fullmatch(name):
+            found = "tfrecord" if ".tfrec" in name.lower() else "tar"
         splits = [split for split, glob in globs if fnmatchcase(name, glob)]
         if len(set(splits)) > 1:
             raise ForeignShardsError(f"{printable(name)} matches the patterns of several splits: {', '.join(splits)}")
@@ -135,8 +139,14 @@ def parse_split_globs(texts: Iterable[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _format_of(name: str) -> str | None:
+def name_format(name: str) -> str | None:
+    """Give the format that a name tells of; None when it tells of none, or of a compressed shard."""
     return next((format_name for format_name, pattern in _FORMATS if pattern.fullmatch(name)), None)
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether a name is that of a shard, compressed or not."""
+    return name_format(name) is not None or _COMPRESSED.fullmatch(name) is not None
 
 
 def _refuse(

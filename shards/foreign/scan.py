@@ -1,4 +1,4 @@
-"""Reads one shard once: its block digests, and every sample in it by the strict reader of its format."""
+"""Finds out what lies in one shard, by the strict reader of its format: with every byte read and hashed, or without."""
 
 from array import array
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ class ScannedShard:
     name: str
     size_bytes: int = 0
     digest: str = ""
+    """Empty when the shard was not hashed."""
     num_samples: int = 0
     index_bytes: bytes = b""
     index_size_bytes: int = 0
@@ -30,7 +31,7 @@ class ScannedShard:
     extensions: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Extension → (members, bytes)."""
     key_hashes: bytes = b""
-    """8 bytes a key, native order; empty for foreign records, whose keys are only numbers."""
+    """8 bytes a key, native order; empty for foreign records, whose keys are only numbers, and without hashing."""
     num_keyless: int = 0
     keyless_names: Sequence[str] = ()
     fault: str = ""
@@ -39,7 +40,7 @@ class ScannedShard:
 
 
 def scan_shard(plain: Ranges, name: str, format_name: str) -> ScannedShard:
-    """Read one shard; damage is a result, not an error.
+    """Read one shard whole and hash it; damage is a result, not an error.
 
     Args:
         plain: the shard; stays open.
@@ -52,9 +53,28 @@ def scan_shard(plain: Ranges, name: str, format_name: str) -> ScannedShard:
     found = ScannedShard(name=name)
     reader = HashingReader(plain)
     try:
-        _scan(reader, format_name, found)
+        index = _collect(reader, format_name, found, is_whole=True)
+        if index is not None:
+            blocks = reader.finish()
+            found.digest = blocks.shard_digest
+            _finish(found, index, format_name, blocks)
         if reader.has_changed():
             found.fault = f"{printable(name)} changed while it was read; let its writer finish, then begin again"
+    except (FormatError, SampleGroupError) as error:
+        found.fault = str(error)
+    return found
+
+
+def walk_shard(plain: Ranges, name: str, format_name: str) -> ScannedShard:
+    """Find where the members of a shard lie without hashing it, and without reading data where the format allows that.
+
+    The index says that there are no digests, and its CRCs mean nothing. See :func:`scan_shard`.
+    """
+    found = ScannedShard(name=name)
+    try:
+        index = _collect(plain, format_name, found, is_whole=False)
+        if index is not None:
+            _finish(found, index, format_name, BlockDigests(plain.size_bytes, 0, ()))
     except (FormatError, SampleGroupError) as error:
         found.fault = str(error)
     return found
@@ -100,21 +120,23 @@ class HashingReader:
             self._hasher.update(data)
 
 
-def _scan(reader: HashingReader, format_name: str, found: ScannedShard) -> None:
+def _collect(reader: Ranges, format_name: str, found: ScannedShard, *, is_whole: bool) -> IndexBuilder | None:
+    """Read all samples; None when the shard has a fault."""
     shard_format = find_format(format_name, where=found.name)
     head = reader.read_at(HEAD_BYTES, 0)
     compression = "none" if shard_format.is_plain(head) else find_compression(head, allow_zlib=True)
     if compression != "none":
         found.is_compressed = True
         found.fault = f"{printable(found.name)} is compressed with {compression.lstrip('!')}"
-        return
+        return None
 
     def report_keyless(count: int, names: Sequence[str]) -> None:
         found.num_keyless, found.keyless_names = count, tuple(names)
 
     index, hashes, split_up = IndexBuilder(), array("Q"), 0
     stream = cast("BinaryIO", ReaderStream(reader))
-    for sample in shard_format.scan_samples(stream, found.name, report_keyless=report_keyless):
+    samples = shard_format.scan_samples(stream, found.name, report_keyless=report_keyless, reads_data=is_whole)
+    for sample in samples:
         members = [
             (member.extension, member.offset, member.size, member.crc32c)
             for member in sample.members
@@ -128,17 +150,22 @@ def _scan(reader: HashingReader, format_name: str, found: ScannedShard) -> None:
         index.add(sample.key, sample.offset, members)
         for member in sample.members:
             _count(found, member)
-        hashes.append(int.from_bytes(blake2b(sample.key.encode("utf-8", "surrogateescape"), digest_size=8).digest()))
+        if is_whole:
+            raw = sample.key.encode("utf-8", "surrogateescape")
+            hashes.append(int.from_bytes(blake2b(raw, digest_size=8).digest()))
     if split_up > 1:
         found.fault += f" (and {split_up - 1} more of its samples)"
     if found.fault:
-        return
-    blocks = reader.finish()
-    found.size_bytes, found.digest, found.num_samples = blocks.size_bytes, blocks.shard_digest, index.num_samples
-    found.index_bytes = index.finish(shard_name=found.name, format_name=format_name, blocks=blocks)
-    found.index_size_bytes, found.index_digest = len(found.index_bytes), hash_bytes(found.index_bytes)
+        return None
     if not (shard_format.has_example_records and found.extensions.keys() <= FOREIGN_EXTENSIONS):
         found.key_hashes = hashes.tobytes()
+    return index
+
+
+def _finish(found: ScannedShard, index: IndexBuilder, format_name: str, blocks: BlockDigests) -> None:
+    found.size_bytes, found.num_samples = blocks.size_bytes, index.num_samples
+    found.index_bytes = index.finish(shard_name=found.name, format_name=format_name, blocks=blocks)
+    found.index_size_bytes, found.index_digest = len(found.index_bytes), hash_bytes(found.index_bytes)
 
 
 def _count(found: ScannedShard, member: ScannedMember) -> None:

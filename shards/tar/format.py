@@ -133,6 +133,7 @@ def scan_samples(
     grouper: SampleGrouper[_Found] | None = None,
     *,
     report_keyless: Callable[[int, Sequence[str]], None] | None = None,
+    reads_data: bool = True,
 ) -> Iterator[ScannedSample]:
     """Read a whole shard strictly and yield its samples.
 
@@ -144,6 +145,7 @@ def scan_samples(
         name: the shard, for messages.
         grouper: collects the members; give one to use another key rule.
         report_keyless: told of members without a key, how many and the first names; None logs a warning.
+        reads_data: False passes over the data, and gives 0 as their CRCs.
 
     Yields:
         Samples in shard order. A hard link has the offset of the earlier file that it names.
@@ -156,8 +158,9 @@ def scan_samples(
     reader = FileReader(TarWalk(open_source(stream, name), name, DEFAULT_LIMITS, require_end_marker=True))
     for member, file in reader.files():
         crc = 0
-        for piece in reader.pieces(member, file):
-            crc = crc32c(piece, crc)
+        if reads_data:
+            for piece in reader.pieces(member, file):
+                crc = crc32c(piece, crc)
         offset = None if file.extents else file.offset
         finished = grouper.add(member.name, member.header_offset, (offset, file.size, crc))
         if finished is not None:

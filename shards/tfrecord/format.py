@@ -103,11 +103,13 @@ def scan_samples(
     name: str,
     *,
     report_keyless: Callable[[int, Sequence[str]], None] | None = None,
+    reads_data: bool = True,
 ) -> Iterator[ScannedSample]:
     """Yield the sample in each record, in shard order.
 
     A record that :func:`layout_sample` describes gives its members. Any other record is one member, ``example``,
-    ``sequence_example`` or ``record`` by what it is, and its key is its number in the shard.
+    ``sequence_example`` or ``record`` by what it is, and its key is its number in the shard. All data are read,
+    whatever ``reads_data`` says: where the members of a record lie is only known from the record.
 
     Raises:
         TFRecordFormatError: the shard is damaged or cut.

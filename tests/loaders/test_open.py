@@ -8,6 +8,7 @@ import pytest
 
 import loaders
 from shards.errors import (
+    DamagedShardsError,
     DigestMismatchError,
     FormatError,
     IndexFormatError,
@@ -142,13 +143,13 @@ def test_a_manifest_from_the_future_is_refused_by_version(built):
 
 def test_what_is_no_dataset_is_refused_with_advice(built, tmp_path):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "file.tar").write_bytes(b"")
+    (tmp_path / "file.txt").write_bytes(b"what is this?")
     with pytest.raises(NotStagedError, match=r"empty has no manifest\.json.*run pack build or stage run again"):
         loaders.open_dataset(tmp_path / "empty")
     with pytest.raises(NotStagedError, match=r"empty has no manifest\.json"):
         loaders.open_dataset(tmp_path / "empty" / "manifest.json")
-    with pytest.raises(LoadError, match="is not a dataset directory"):
-        loaders.open_dataset(tmp_path / "file.tar")
+    with pytest.raises(DamagedShardsError, match=r"file\.txt is neither a tar nor a TFRecord file"):
+        loaders.open_dataset(tmp_path / "file.txt", index_dir=tmp_path / "indexes")
     with pytest.raises(NotStagedError, match="nothing-here does not exist; give a dataset directory"):
         loaders.open_dataset(tmp_path / "nothing-here")
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.cpus import parse_cpu_max, usable_cpus
 from packer.saved import read_sources, write_sources
 from packer.sources.files import SourceFiles
 from packer.stop import StopFlag
+from shards.cpus import parse_cpu_max, usable_cpus
 from shards.errors import StoppedError
 
 

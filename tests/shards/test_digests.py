@@ -106,7 +106,14 @@ def test_a_finished_hasher_takes_no_more() -> None:
 
 
 def test_impossible_block_digests_are_refused() -> None:
-    for arguments in ((5, 4, (b"x" * 32,)), (0, 4, (b"x" * 32,)), (-1, 4, ()), (1, 0, ()), (1, 4, (b"x",))):
+    for arguments in (
+        (5, 4, (b"x" * 32,)),
+        (0, 4, (b"x" * 32,)),
+        (-1, 4, ()),
+        (1, 0, (b"x" * 32,)),
+        (-1, 0, ()),
+        (1, 4, (b"x",)),
+    ):
         with pytest.raises(ValueError):
             BlockDigests(*arguments)
     with pytest.raises(ValueError):

@@ -11,6 +11,8 @@
     <root>/positions/<id>/<reader>.json             how far each reader is, see shards.positions
     <root>/metrics/<holder>.prom
     <root>/trash/<token>/                           evicted, waiting to be deleted
+    <root>/quarantine/<token>/                      damaged files, set aside
+    <root>/scrub.json                               how far the janitor has hashed again what is staged
 
 Ids, holders and tokens come from outside and are checked, so that no path leaves the root.
 """
@@ -177,6 +179,24 @@ class CacheLayout:
     def position_path(self, dataset_id: str, reader: str) -> str:
         """How far one reader of a dataset is."""
         return self.below("positions", directory_name(dataset_id), f"{check_holder(reader)}.json")
+
+    def mark_path(self, dataset_id: str) -> str:
+        """When a dataset was last used, and what its last user wants to become of it."""
+        return self.below("datasets", directory_name(dataset_id), STAGE_DIRECTORY, "used.json")
+
+    @property
+    def quarantine_dir(self) -> str:
+        """Directory of the files that were set aside as damaged."""
+        return self.below("quarantine")
+
+    def quarantine_path(self, token: str) -> str:
+        """Directory of one file that was set aside; ``token`` is new each time."""
+        return self.below("quarantine", check_holder(token))
+
+    @property
+    def scrub_path(self) -> str:
+        """How far the janitor has come in hashing again what is staged."""
+        return self.below("scrub.json")
 
     def metrics_path(self, holder: str) -> str:
         """Metrics snapshot of one holder."""

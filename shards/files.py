@@ -41,6 +41,12 @@ def is_partial_name(name: str) -> bool:
     return _PARTIAL_NAME.fullmatch(name) is not None
 
 
+def is_partial_of(name: str, final_name: str) -> bool:
+    """Whether a base name is one that :func:`create_partial` gives for a file with this final name."""
+    prefix = f".{_partial_stem(final_name)}."
+    return is_partial_name(name) and name.startswith(prefix) and name.count(".", len(prefix)) == 1
+
+
 class PartialFile:
     """A file being written under a partial's name; a context manager that removes it unless it was committed."""
 
@@ -87,7 +93,7 @@ def create_partial(final_path: str) -> PartialFile:
     directory, name = os.path.split(final_path)
     if not name:
         raise ValueError(f"no file name in {final_path!r}")
-    stem = os.fsdecode(os.fsencode(name)[: _MAX_NAME_BYTES - _PARTIAL_EXTRA_BYTES])
+    stem = _partial_stem(name)
     while True:
         path = os.path.join(directory, f".{stem}.{secrets.token_hex(8)}.partial")
         try:
@@ -95,6 +101,10 @@ def create_partial(final_path: str) -> PartialFile:
         except FileExistsError:
             continue
         return PartialFile(fd, path, final_path)
+
+
+def _partial_stem(final_name: str) -> str:
+    return os.fsdecode(os.fsencode(final_name)[: _MAX_NAME_BYTES - _PARTIAL_EXTRA_BYTES])
 
 
 def commit_open_file(fd: int, partial_path: str, final_path: str, expected_bytes: int) -> None:

@@ -5,95 +5,30 @@ Rules:
       directory is not ours and stays untouched.
     * Correctness never rests on a lock: a final name is given by rename after digests were checked, and blocks are
       written only when they are right. Locks let stagers share the work.
-    * Modes do not depend on the umask: directories 0755, files 0444, partials 0600.
+    * Modes do not depend on the umask: directories 0755, files 0444, partials 0600; where a group shares the cache,
+      directories 2775 and partials 0660.
+    * A partial has the size that the file will have, from before its first byte: what it lacks is promised to it.
 """
 
-import fcntl
 import logging
 import os
-import secrets
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from enum import Enum
-from types import TracebackType
-from typing import Self
 
 from shards.cache import CacheLayout
 from shards.errors import FormatError
-from shards.files import (
-    commit_open_file,
-    fsync_directory,
-    is_partial_name,
-    make_directory,
-    read_regular_file,
-    write_file,
-)
+from shards.files import fsync_directory, is_partial_name, read_regular_file, write_file
+from shards.leases import try_lock
 from shards.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
+from stager.claims import Claim, ClaimState, IndexClaim
 from stager.holders import read_leases
-from stager.local import is_at, observe_file, open_partial, read_status
+from stager.local import is_at, make_cache_directory, observe_file, open_partial, read_status, staged_ids
 from stager.plan import FileRecord, ObservedFile, ShardStep, WantedFile
+from stager.quarantine import set_aside
+from stager.records import forget_inode, update_status
 from stager.status import DatasetStatus
 
 logger = logging.getLogger(__name__)
-
-
-class ClaimState(Enum):
-    """Why a shard could not be claimed."""
-
-    BUSY = "busy"
-    """Another process works on it."""
-    DONE = "done"
-    """Another process has committed it."""
-
-
-class Claim:
-    """A shard's partial, open and locked by this process; a context manager that lets go of it.
-
-    Args:
-        fd: the partial, open for reading and writing, with the lock on it.
-        file: the shard.
-        partial_path: where it lies.
-        final_path: where it will lie.
-        dataset: which is told about the commit.
-    """
-
-    def __init__(self, fd: int, file: WantedFile, partial_path: str, dataset: "DatasetDirectory") -> None:
-        self.fd = fd
-        self.name = file.name
-        self.size_bytes = file.size_bytes
-        self.final_path = dataset.final_path(file.name)
-        self._file = file
-        self._partial_path = partial_path
-        self._dataset = dataset
-
-    def commit(self) -> None:
-        """Make the shard durable under its final name. Every block of it must be right."""
-        try:
-            commit_open_file(self.fd, self._partial_path, self.final_path, self.size_bytes)
-        except FileNotFoundError:
-            # where locks do not exclude, another stager may have renamed this very file already
-            committed = observe_file(self.final_path)
-            if committed is None or committed.inode != os.fstat(self.fd).st_ino:
-                raise
-        self._dataset.record(self._file)
-
-    def remove(self) -> None:
-        """Remove the partial, to give its space back."""
-        with suppress(FileNotFoundError):  # renamed already, when only the last step of the commit failed
-            os.unlink(self._partial_path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if os.fstat(self.fd).st_blocks == 0 and is_at(self.fd, self._partial_path):
-                self.remove()  # nothing in it that a later run could use
-        finally:
-            os.close(self.fd)
 
 
 class DatasetDirectory:
@@ -129,7 +64,7 @@ class DatasetDirectory:
     def prepare(self) -> None:
         """Make the directories that partials and final names need."""
         for directory in [*self._directories, self._layout.stage_dir(self.dataset_id)]:
-            make_directory(directory)
+            make_cache_directory(directory)
 
     def tidy(self) -> None:
         """Remove what writers that were killed left under names of unfinished files.
@@ -150,38 +85,31 @@ class DatasetDirectory:
     def claim(self, step: ShardStep) -> Claim | ClaimState:
         """Take a shard for this process: lock its partial, which is made if there is none.
 
-        A file under the final name that is still the one which was found bad is removed; any other one was committed
+        A file under the final name that is still the one which was found bad is set aside; any other one was committed
         meanwhile.
         """
         file = step.data.file
+        if self._is_committed(step):
+            return ClaimState.DONE
+        fd = self._lock_partial(file.name)
+        if fd is None:
+            return ClaimState.BUSY
         partial_path = self.partial_path(file.name)
-        while True:
-            if self._is_committed(step):
-                return ClaimState.DONE
-            partial = observe_file(partial_path)
-            if partial is not None and partial.size_bytes < 0:
-                self._take_away(partial_path)  # a directory or a link: nobody's work, and in everybody's way
-            fd = open_partial(partial_path)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(fd)
-                return ClaimState.BUSY
-            except OSError:
-                os.close(fd)
-                raise
-            # between open and lock, another process may have committed or removed what was opened
-            if is_at(fd, partial_path):
-                break
-            os.close(fd)
-        claim = Claim(fd, file, partial_path, self)
+        claim = Claim(
+            fd,
+            name=file.name,
+            size_bytes=file.size_bytes,
+            partial_path=partial_path,
+            final_path=self.final_path(file.name),
+            on_commit=lambda: self.record(file),
+        )
         try:
             if self._is_committed(step):
                 claim.remove()
                 os.close(fd)
                 return ClaimState.DONE
             if self.observe(file.name) is not None:
-                self.discard(file.name)
+                self.discard(file.name, "it differs from the manifest")
             if os.fstat(fd).st_size != file.size_bytes:
                 # not posix_fallocate: it halves the speed on ext4, and holes tell which blocks were never written
                 os.ftruncate(fd, file.size_bytes)
@@ -192,14 +120,56 @@ class DatasetDirectory:
             raise
         return claim
 
-    def discard(self, name: str) -> None:
-        """Take a bad file away from its final name, at once and for good."""
-        self._take_away(self.final_path(name))
+    def claim_index(self, file: WantedFile) -> IndexClaim | None:
+        """Take an index for this process; None when another process works on it."""
+        fd = self._lock_partial(file.name)
+        if fd is None:
+            return None
+        try:
+            return IndexClaim(fd, self.partial_path(file.name), self.final_path(file.name), file.size_bytes)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def reserve(self, file: WantedFile) -> None:
+        """Give a file its partial, whose size says what it will take; see :mod:`stager.reserve`."""
+        path = self.partial_path(file.name)
+        self._clear_partial(path)
+        fd = open_partial(path)
+        try:
+            if os.fstat(fd).st_size < file.size_bytes:
+                os.ftruncate(fd, file.size_bytes)
+        except OSError as error:
+            error.filename = path
+            raise
+        finally:
+            os.close(fd)
+
+    def discard(self, name: str, reason: str) -> None:
+        """Take a bad file away from its final name, at once."""
+        found = self.observe(name)
+        set_aside(self._layout, self.final_path(name), reason=reason)
+        if found is not None:
+            for dataset_id in staged_ids(self._layout):
+                forget_inode(self._layout, dataset_id, found.inode)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Remove shards and indexes that their reader has done with, to make room for others of this dataset.
+
+        The dataset must not pass for complete: see :meth:`withdraw_manifest`.
+        """
+        gone = set()
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(self.final_path(name))
+            self._new_records.pop(name, None)
+            gone.add(name)
+        update_status(self._layout, self.dataset_id, lambda status: None if status is None else status.without(gone))
 
     def clear_way(self, name: str) -> None:
         """Take away what a rename could not replace: a directory under a file's name."""
         if os.path.isdir(self.final_path(name)) and not os.path.islink(self.final_path(name)):
-            self.discard(name)
+            self.discard(name, "it is a directory")
 
     def record(self, file: WantedFile) -> None:
         """Remember that a file was just committed, as it is now; :meth:`save_records` writes it down."""
@@ -225,35 +195,22 @@ class DatasetDirectory:
 
     def _merge_status(self, records: Mapping[str, FileRecord]) -> bool:
         """Write the status file with what it has, and these records; tell whether that went well."""
-        try:
-            lock = os.open(self._layout.stage_dir(self.dataset_id), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # others add theirs as well; held for one small write
-                status = self.read_status()
-                known = {} if status is None else status.records
-                merged = self._fresh_status.with_records({**known, **records})
-                write_file(self._layout.status_path(self.dataset_id), merged.to_json())
-            finally:
-                os.close(lock)
-        except OSError as error:
-            logger.warning("status not written", extra={"reason": str(error)})
-            return False
-        return True
+
+        def change(status: DatasetStatus | None) -> DatasetStatus:
+            known = {} if status is None else status.records
+            return self._fresh_status.with_records({**known, **records})
+
+        return update_status(self._layout, self.dataset_id, change)
 
     def write_wanted(self, manifest: bytes) -> None:
-        """Write down the manifest before the dataset is complete: what will be there, and by which names."""
+        """Write down the manifest before the dataset is complete: which names in the directory are the stager's."""
         path = self._layout.wanted_path(self.dataset_id)
-        with suppress(FileNotFoundError, FormatError):
+        try:
             if read_regular_file(path, max_bytes=MAX_MANIFEST_BYTES) == manifest:
                 return
+        except (FileNotFoundError, FormatError):
+            self._clear_partial(path)
         write_file(path, manifest)
-
-    def drop(self, names: Iterable[str]) -> None:
-        """Remove shards and indexes that their readers have done with; the dataset must not pass for complete."""
-        for name in names:
-            with suppress(FileNotFoundError):
-                os.unlink(self.final_path(name))
-            self._new_records.pop(name, None)
 
     def read_manifest(self) -> bytes | None:
         """Read the staged manifest; None when there is none, or something else under its name."""
@@ -280,16 +237,29 @@ class DatasetDirectory:
             return
         fsync_directory(self.path)
 
-    def _take_away(self, path: str) -> None:
-        trash_path = self._layout.trash_path(secrets.token_hex(16))
-        make_directory(os.path.dirname(trash_path))
-        os.rename(path, trash_path)
-        fsync_directory(os.path.dirname(path))
-        logger.warning("bad file discarded", extra={"file": os.path.relpath(path, self.path)})
-        if os.path.isdir(trash_path) and not os.path.islink(trash_path):
-            shutil.rmtree(trash_path)
-        else:
-            os.unlink(trash_path)
+    def _lock_partial(self, name: str) -> int | None:
+        """Open and lock a partial; None when another process has the lock."""
+        path = self.partial_path(name)
+        while True:
+            self._clear_partial(path)
+            fd = open_partial(path)
+            try:
+                if not try_lock(fd):
+                    os.close(fd)
+                    return None
+                # between open and lock, another process may have committed or removed what was opened
+                if is_at(fd, path):
+                    return fd
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
+
+    def _clear_partial(self, path: str) -> None:
+        """Take away what is no file from where one will lie: nobody's work, and in everybody's way."""
+        found = observe_file(path)
+        if found is not None and found.size_bytes < 0:
+            set_aside(self._layout, path, reason="it is no regular file")
 
     def _is_committed(self, step: ShardStep) -> bool:
         """Whether another process has committed the shard since it was planned here."""

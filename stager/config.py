@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from shards.selection import ALL, Selection
 from stager.order import FetchOrder
+from stager.limits import Retain, SpaceLimits
 from stager.remotes.options import DEFAULT_OPTIONS, RemoteOptions
 from stager.verify import Verify
 
@@ -56,6 +57,10 @@ class StageConfig:
     """Most that shards and indexes may take at once, when what was read is dropped; None to keep everything."""
     deadline_seconds: float | None = None
     """Most time that staging may take."""
+    space: SpaceLimits = field(default_factory=SpaceLimits)
+    """What the cache may take."""
+    retain: Retain = Retain.LRU
+    """What becomes of the dataset when nobody protects it any more."""
 
     def __post_init__(self) -> None:
         if self.deadline_seconds is not None and self.deadline_seconds <= 0:

@@ -19,10 +19,11 @@ from contextlib import ExitStack
 
 from shards.digests import BlockHasher, block_ranges, digest_text
 from shards.errors import DigestMismatchError, NoSpaceError, SizeMismatchError
-from shards.files import PartialFile, create_partial, free_bytes
+from shards.files import free_bytes
 from shards.manifest import ShardEntry
 from stager.blocks import data_extents, has_block, whole_file_digest, write_verified
-from stager.cache import Claim, ClaimState, DatasetDirectory
+from stager.cache import DatasetDirectory
+from stager.claims import Claim, ClaimState, IndexClaim
 from stager.connections import Backlog, Connections, Promise
 from stager.hashing import digest_file, hash_and_write
 from stager.indexes import read_block_digests
@@ -118,34 +119,39 @@ class Fetcher:
     async def _stage_shard(self, step: ShardStep, promised: Promise) -> bool:
         """Stage one shard and its index; False when another stager works on it."""
         if not step.data.is_needed:
-            await self._stage_index_alone(step)
-            return True
+            return await self._stage_index_alone(step)
         claim = await self._connections.on_disk(self._dataset.claim, step)
         if isinstance(claim, ClaimState):
             if claim is ClaimState.BUSY:
                 return False
+            if not await self._stage_index_alone(step):
+                return False
             self._count_peer(step.shard.size_bytes)
-            await self._stage_index_alone(step)
             return True
         with claim:
             try:
-                await self._stage_claimed(step, claim, promised)
+                if not await self._stage_claimed(step, claim, promised):
+                    return False
             except OSError as error:
                 error.filename = error.filename or claim.final_path
                 if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                     raise
-                claim.remove()
+                claim.give_room_back()
                 raise self._no_space(step) from error
         await self._save_records_now_and_then()
         return True
 
-    async def _stage_claimed(self, step: ShardStep, claim: Claim, promised: Promise) -> None:
+    async def _stage_claimed(self, step: ShardStep, claim: Claim, promised: Promise) -> bool:
+        """Stage a shard that this process has claimed; False when another stager works on its index."""
         version = await self._expect_size(step.data.file)
         with ExitStack() as stack:
-            index: PartialFile | None = None
+            index: IndexClaim | None = None
             index_path = self._dataset.final_path(step.shard.index_name)
             if not await self._has_index(step):
-                index = stack.enter_context(await self._connections.on_disk(create_partial, index_path))
+                claimed = await self._connections.on_disk(self._dataset.claim_index, step.index.file)
+                if claimed is None:
+                    return False
+                index = stack.enter_context(claimed)
                 await self._fetch_file(step.index.file, index)
                 index_path = index.path
             digests = await self._connections.on_disk(
@@ -155,6 +161,7 @@ class Fetcher:
             # both wait for the disk, so the index waits until the connections have moved on to the next shard
             await self._connections.on_commit(self._commit, step, index, claim)
         logger.debug("shard staged", extra={"shard": step.shard.name, "num_bytes": step.shard.size_bytes})
+        return True
 
     async def _fill(
         self,
@@ -218,17 +225,20 @@ class Fetcher:
             name, block.number, block.offset, digest_text(expected), digest_text(actual), self._advice()
         )
 
-    async def _stage_index_alone(self, step: ShardStep) -> None:
-        """Stage the index of a shard that is there already. Without a lock: whoever comes last renames equal bytes."""
+    async def _stage_index_alone(self, step: ShardStep) -> bool:
+        """Stage the index of a shard that is there already; False when another stager works on it."""
         if await self._has_index(step):
             if step.index.is_needed:
                 self._count_peer(step.index.file.size_bytes)
-            return
-        path = self._dataset.final_path(step.shard.index_name)
-        with await self._connections.on_disk(create_partial, path) as index:
+            return True
+        index = await self._connections.on_disk(self._dataset.claim_index, step.index.file)
+        if index is None:
+            return False
+        with index:
             await self._fetch_file(step.index.file, index)
             await self._connections.on_disk(read_block_digests, index.path, step.shard, self._connections.block_bytes)
             await self._connections.on_commit(self._commit, step, index, None)
+        return True
 
     async def _has_index(self, step: ShardStep) -> bool:
         """Tell whether the right index lies under its final name; hashes it, since block digests hang on it."""
@@ -238,17 +248,17 @@ class Fetcher:
             return False
         return await digest_file(self._connections, self._dataset.final_path(file.name)) == file.digest
 
-    def _commit(self, step: ShardStep, index: PartialFile | None, claim: Claim | None) -> None:
+    def _commit(self, step: ShardStep, index: IndexClaim | None, claim: Claim | None) -> None:
         """Give final names, index first: a shard that is there has its index."""
         if index is not None:
             file = step.index.file
             self._dataset.clear_way(file.name)
-            index.commit(file.size_bytes)
+            index.commit()
             self._dataset.record(file)
         if claim is not None:
             claim.commit()
 
-    async def _fetch_file(self, file: WantedFile, partial: PartialFile) -> None:
+    async def _fetch_file(self, file: WantedFile, partial: IndexClaim) -> None:
         """Bring a whole file into a partial, in pieces of a buffer, and check its digest; does not commit it."""
         version = await self._expect_size(file)
         actual = ""

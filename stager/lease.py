@@ -5,14 +5,15 @@ stays with a deadline on the clock that NTP does not move (``CLOCK_BOOTTIME``) a
 dataset is protected for the trainer that is about to start. See "Node cache" in ``docs/format.md``.
 """
 
+import asyncio
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
 
 from shards.cache import CacheLayout
 from shards.errors import CacheNotWritableError, UnsupportedEnvironmentError, printable
-from shards.files import make_directory
 from shards.leases import (
     HeldDataset,
     LeaseRecord,
@@ -24,8 +25,14 @@ from shards.leases import (
     try_lock,
 )
 from stager.cache import DatasetDirectory
+from stager.connections import Connections
+from stager.limits import Retain
+from stager.local import is_at, make_cache_directory, open_private
+from stager.marks import mark_used
 
 _MAX_HOLDERS = 1000
+_SHORTEST_RENEWAL_SECONDS = 1.0
+_LONGEST_RENEWAL_SECONDS = 60.0
 
 
 class Lease:
@@ -40,33 +47,35 @@ class Lease:
 
     def __init__(self, fd: int, holder: str, dataset_id: str, ttl_seconds: float) -> None:
         self.holder = holder
+        self.dataset_id = dataset_id
+        self.ttl_seconds = ttl_seconds
         self._fd = fd
-        self._dataset_id = dataset_id
-        self._ttl_seconds = ttl_seconds
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.reserved_bytes = 0
+        """What this stager may still write beside its partials."""
         self._is_done = False
 
     def reserve(self, num_bytes: int) -> None:
-        """Write down what this stager is still going to write."""
-        self._write(num_bytes)
+        """Write down what this stager may still write beside its partials."""
+        self.reserved_bytes = num_bytes
+        self.renew()
 
     def finish(self) -> None:
         """Write down that the dataset is staged."""
         self._is_done = True
-        self._write(0)
+        self.reserved_bytes = 0
+        self.renew()
 
-    def hand_over(self) -> None:
-        """Let the protection count from now, whatever came of the staging. Best effort: the end is near already."""
-        with suppress(OSError):
-            self._write(0)
-
-    def _write(self, reserved_bytes: int) -> None:
+    def renew(self) -> None:
+        """Let the protection count from now."""
         record = LeaseRecord(
             holder=self.holder,
             boot_id=read_boot_id(),
-            boottime_deadline_seconds=boottime_seconds() + self._ttl_seconds,
-            dataset_id=self._dataset_id,
-            reserved_bytes=reserved_bytes,
+            boottime_deadline_seconds=boottime_seconds() + self.ttl_seconds,
+            dataset_id=self.dataset_id,
+            reserved_bytes=self.reserved_bytes,
             is_done=self._is_done,
+            extra={"started_at": self._started_at},
         )
         data = record.to_json()
         # in place: a rename would leave the lock on a file that has no name any more
@@ -74,9 +83,47 @@ class Lease:
         os.ftruncate(self._fd, len(data))
         os.fsync(self._fd)
 
+    def hand_over(self) -> None:
+        """Let the protection count from now, whatever came of the staging. Best effort: the end is near already."""
+        self.reserved_bytes = 0
+        with suppress(OSError):
+            self.renew()
+
+
+@asynccontextmanager
+async def renewing(lease: Lease, layout: CacheLayout, connections: Connections) -> AsyncIterator[None]:
+    """Renew a lease again and again while a block runs, so that its protection outlives a process that is killed."""
+    # a tenth, so that even a kill costs the trainer little of its time; not so often that a disk would notice
+    pause = min(max(lease.ttl_seconds / 10, _SHORTEST_RENEWAL_SECONDS), _LONGEST_RENEWAL_SECONDS)
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(pause)
+            with suppress(OSError):
+                await connections.on_commit(_renew, lease, layout)
+
+    task = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _renew(lease: Lease, layout: CacheLayout) -> None:
+    lease.renew()
+    mark_used(layout, lease.dataset_id)
+
 
 @contextmanager
-def hold_lease(layout: CacheLayout, dataset: DatasetDirectory, holder: str, ttl_seconds: float) -> Iterator[Lease]:
+def hold_lease(
+    layout: CacheLayout,
+    dataset: DatasetDirectory,
+    holder: str,
+    ttl_seconds: float,
+    retain: Retain = Retain.LRU,
+) -> Iterator[Lease]:
     """Protect a dataset for the length of a ``with`` block, and for ``ttl_seconds`` after it.
 
     Args:
@@ -84,26 +131,29 @@ def hold_lease(layout: CacheLayout, dataset: DatasetDirectory, holder: str, ttl_
         dataset: its directory is made when it is not there; leftovers of killed writers go when nobody else uses it.
         holder: whose lease it is; a number is added when another process uses the name just now.
         ttl_seconds: how long the protection outlives the block.
+        retain: what becomes of the dataset when nobody protects it any more.
 
     Raises:
         UnsupportedEnvironmentError: locks do not exclude on this filesystem.
         TimeoutError: the dataset is being evicted and that does not end.
     """
-    leases_dir = layout.leases_dir(dataset.dataset_id)
-    make_directory(leases_dir)
-    if not probe_locking(leases_dir):
+    make_cache_directory(layout.all_leases_dir)
+    if not probe_locking(layout.all_leases_dir):
         raise UnsupportedEnvironmentError(
-            f"locks do not exclude other processes at {printable(leases_dir)}, so jobs could not share this cache: "
-            "use a --cache-dir on a local disk (ext4, xfs); Lustre needs the mount option flock; Kata and gVisor need "
-            "a volume of the node's own"
+            f"locks do not exclude other processes at {printable(layout.all_leases_dir)}, so jobs could not share "
+            "this cache: use a --cache-dir on a local disk (ext4, xfs); Lustre needs the mount option flock; Kata and "
+            "gVisor need a volume of the node's own"
         )
     fd, name = _lock_lease_file(layout, dataset.dataset_id, holder)
     try:
         lease = Lease(fd, name, dataset.dataset_id, ttl_seconds)
         with _hold(dataset):
+            lease.renew()
+            mark_used(layout, dataset.dataset_id, retain=retain)
             try:
                 yield lease
             finally:
+                mark_used(layout, dataset.dataset_id)
                 lease.hand_over()
     finally:
         os.close(fd)
@@ -112,8 +162,8 @@ def hold_lease(layout: CacheLayout, dataset: DatasetDirectory, holder: str, ttl_
 def _hold(dataset: DatasetDirectory) -> HeldDataset:
     """Take the live lease on a dataset's directory, making it first; what an eviction took away is made again."""
     while True:
-        dataset.prepare()
         with suppress(FileNotFoundError):
+            dataset.prepare()
             alone = try_exclude(dataset.path)
             if alone is not None:
                 with alone:
@@ -126,18 +176,35 @@ def _hold(dataset: DatasetDirectory) -> HeldDataset:
 def _lock_lease_file(layout: CacheLayout, dataset_id: str, holder: str) -> tuple[int, str]:
     for number in range(1, _MAX_HOLDERS):
         name = holder if number == 1 else f"{holder}.{number}"
-        # 0600: who can open the file could lock it, and keep the dataset from being cleaned up
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        path = layout.lease_path(dataset_id, name)
-        fd = os.open(path, flags, 0o600)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise CacheNotWritableError(f"{printable(path)} is not a regular file; remove it, then run again")
+        fd = _open_locked(layout, dataset_id, name)
+        if fd is not None:
+            return fd, name
+    raise UnsupportedEnvironmentError(f"{_MAX_HOLDERS} stagers use the name {holder!r} at once; give another --holder")
+
+
+def _open_locked(layout: CacheLayout, dataset_id: str, name: str) -> int | None:
+    """Open and lock a lease file; None when another process has the lock."""
+    path = layout.lease_path(dataset_id, name)
+    while True:
         try:
-            if try_lock(fd):
-                return fd, name
+            make_cache_directory(layout.leases_dir(dataset_id))
+            fd = open_private(path)
+        except FileNotFoundError:  # a cleaning took the empty directory away
+            continue
+        try:
+            _check_regular(fd, path)
+            if not try_lock(fd):
+                os.close(fd)
+                return None
+            # between open and lock, a cleaning may have removed the file, whose last stager had ended
+            if is_at(fd, path):
+                return fd
         except BaseException:
             os.close(fd)
             raise
         os.close(fd)
-    raise UnsupportedEnvironmentError(f"{_MAX_HOLDERS} stagers use the name {holder!r} at once; give another --holder")
+
+
+def _check_regular(fd: int, path: str) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise CacheNotWritableError(f"{printable(path)} is not a regular file; remove it, then run again")

@@ -13,10 +13,8 @@ from enum import StrEnum
 
 from shards.digests import block_ranges
 from shards.manifest import Manifest, ShardEntry
+from stager.space import footprint_bytes
 from stager.verify import Verify
-
-SPACE_UNIT_BYTES = 4096
-"""Filesystems give space in units; a file takes up to one more than it is long."""
 
 
 class Action(StrEnum):
@@ -150,8 +148,7 @@ class StagePlan:
     def needed_space_bytes(self) -> int:
         """Free space that the rest takes on disk."""
         files = [step.file for step in self.files() if step.is_needed]
-        taken = sum(-(-file.size_bytes // SPACE_UNIT_BYTES) + 1 for file in files) * SPACE_UNIT_BYTES
-        return max(taken - self.partial_bytes, 0)
+        return max(sum(footprint_bytes(file.size_bytes) for file in files) - self.partial_bytes, 0)
 
 
 def plan_staging(

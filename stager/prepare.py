@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from shards.cache import MAX_VERSION_BYTES, CacheLayout, check_version, encode_version
 from shards.errors import CacheNotWritableError, FormatError, UnsupportedEnvironmentError, printable
-from shards.files import make_directory, read_regular_file, write_file
+from shards.files import read_regular_file, write_file
+from stager.local import make_cache_directory
 
 _NOT_WRITABLE_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
 
@@ -23,7 +24,7 @@ def open_cache(root: str) -> CacheLayout:
     """
     layout = CacheLayout(root)
     with explain_not_writable(root):
-        make_directory(root)
+        make_cache_directory(root)
         if not os.path.lexists(layout.version_path):
             write_file(layout.version_path, encode_version())
     check_cache_version(layout)

@@ -126,7 +126,7 @@ async def _stage_files(
     """Bring every wanted file under its final name; give the plan that was carried out and what it took."""
     wanted = session.published.wanted
     plan = await make_plan(session, wanted)
-    prepare_to_fetch(session, plan)
+    await prepare_to_fetch(session, plan)
     if not plan.needed_steps:
         return plan, FetchTotals()
     tracker = Tracker(wanted, (step.shard.name for step in plan.steps if not step.is_needed))

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from shardferry.console import Progress
 from shards.cache import CacheLayout
-from shards.errors import NoSpaceError, RemoteMissingError
-from shards.files import free_bytes
+from shards.errors import RemoteMissingError
 from shards.manifest import MANIFEST_NAME, Manifest, ShardEntry
 from stager.cache import DatasetDirectory
 from stager.config import StageConfig
 from stager.connections import Connections
 from stager.inventory import observe_inventory, verify_files
-from stager.lease import Lease, hold_lease
+from stager.lease import Lease, hold_lease, renewing
 from stager.plan import StagePlan, plan_staging
 from stager.prepare import explain_not_writable
 from stager.remotes.base import Remote, read_whole_manifest
+from stager.reserve import Reservation, give_room_back, reserve_room
 from stager.select import choose_shards, explain_empty
 from stager.status import DatasetStatus
 
@@ -44,6 +44,7 @@ class Session:
     config: StageConfig
     remote: Remote
     published: Published
+    layout: CacheLayout
     dataset: DatasetDirectory
     connections: Connections
     lease: Lease
@@ -87,10 +88,13 @@ async def open_session(
     with (
         contextlib.closing(connections),
         explain_not_writable(config.cache_dir),
-        hold_lease(layout, dataset, config.holder, config.lease_ttl_seconds) as lease,
+        hold_lease(layout, dataset, config.holder, config.lease_ttl_seconds, config.retain) as lease,
     ):
-        dataset.write_wanted(published.manifest_data)
-        yield Session(config, remote, published, dataset, connections, lease)
+        async with renewing(lease, layout, connections):
+            try:
+                yield Session(config, remote, published, layout, dataset, connections, lease)
+            finally:
+                give_room_back(layout, dataset, lease)
 
 
 async def make_plan(session: Session, wanted: Sequence[ShardEntry]) -> StagePlan:
@@ -112,31 +116,19 @@ async def make_plan(session: Session, wanted: Sequence[ShardEntry]) -> StagePlan
     return plan_staging(manifest, inventory.with_verdicts(verdicts), config.verify, wanted)
 
 
-def prepare_to_fetch(session: Session, plan: StagePlan) -> None:
-    """Make sure that what a plan needs will fit, and that a dataset with gaps does not pass for complete.
+async def prepare_to_fetch(session: Session, plan: StagePlan) -> None:
+    """Take the room for what a plan needs, and make sure that a dataset with gaps does not pass for complete.
 
     Raises:
         NoSpaceError: it will not fit.
     """
-    session.lease.reserve(plan.needed_space_bytes)
     if not plan.needed_steps:
         session.dataset.save_records()
         return
-    check_space(session.dataset.path, plan)
     if plan.was_complete:
         # taken back before anything is replaced: a manifest means that the dataset is complete
         session.dataset.withdraw_manifest()
+    needed = [step.file for step in plan.files() if step.is_needed]
+    wanted = Reservation(session.dataset, session.lease, tuple(needed), session.published.manifest_data)
+    await reserve_room(session.layout, session.config.space, wanted, session.connections)
     session.dataset.announce()
-
-
-def check_space(path: str, plan: StagePlan) -> None:
-    """Check, before the first byte, that everything will fit.
-
-    Raises:
-        NoSpaceError: it will not.
-    """
-    free = free_bytes(path)
-    if plan.needed_space_bytes > free:
-        raise NoSpaceError(
-            path, plan.needed_space_bytes, free, advice="free space there or give another --cache-dir, then run again"
-        )

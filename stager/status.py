@@ -5,7 +5,7 @@ nothing else, so reading never fails: what cannot be understood is left out.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +32,11 @@ class DatasetStatus:
     def with_records(self, records: Mapping[str, FileRecord]) -> "DatasetStatus":
         """Give the status after more files were committed; the newer record of a file counts."""
         return replace(self, records={**self.records, **records})
+
+    def without(self, names: Iterable[str]) -> "DatasetStatus":
+        """Give the status after files went."""
+        gone = frozenset(names)
+        return replace(self, records={name: record for name, record in self.records.items() if name not in gone})
 
     def to_json(self) -> bytes:
         """Encode; the same status gives the same bytes."""

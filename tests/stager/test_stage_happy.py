@@ -18,7 +18,7 @@ def test_a_dataset_is_mirrored_byte_for_byte(dataset, cache, stage_here):
     assert staged.report.path == str(dataset.staged_in(cache))
     assert staged.report.fetched_bytes == staged.report.total_bytes == dataset.total_bytes
     assert staged.remote.data_bytes == dataset.total_bytes
-    assert sorted(os.listdir(dataset.staged_in(cache) / ".stage")) == ["manifest.json", "status.json"]
+    assert sorted(os.listdir(dataset.staged_in(cache) / ".stage")) == ["manifest.json", "status.json", "used.json"]
 
 
 def test_a_second_run_reads_the_manifest_and_nothing_else(dataset, cache, stage_here):

@@ -102,7 +102,8 @@ def test_a_shard_that_another_stager_commits_meanwhile_is_not_fetched(publish, t
 
 def test_without_working_locks_two_stagers_still_end_with_the_right_bytes(publish, tmp_path, cache):
     from shards.cache import CacheLayout
-    from stager.cache import Claim, DatasetDirectory
+    from stager.cache import DatasetDirectory
+    from stager.claims import Claim
     from stager.plan import Inventory, plan_staging
     from stager.status import DatasetStatus
     from stager.verify import Verify
@@ -120,7 +121,14 @@ def test_without_working_locks_two_stagers_still_end_with_the_right_bytes(publis
     assert isinstance(first, Claim)
     # a second stager that got the same partial, as where every lock is granted
     path = directory.partial_path(step.shard.name)
-    second = Claim(os.open(path, os.O_RDWR), step.data.file, path, directory)
+    second = Claim(
+        os.open(path, os.O_RDWR),
+        name=step.shard.name,
+        size_bytes=step.shard.size_bytes,
+        partial_path=path,
+        final_path=directory.final_path(step.shard.name),
+        on_commit=lambda: None,
+    )
     data = (dataset.path / step.shard.name).read_bytes()
     os.pwrite(first.fd, data[:65536], 0)
     os.pwrite(second.fd, data, 0)

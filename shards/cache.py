@@ -172,6 +172,11 @@ class CacheLayout:
         """What one stager says of itself."""
         return self.below("progress", f"{check_holder(holder)}.json")
 
+    @property
+    def all_positions_dir(self) -> str:
+        """Directory of the directories of how far readers are."""
+        return self.below("positions")
+
     def positions_dir(self, dataset_id: str) -> str:
         """Directory of how far the readers of a dataset are."""
         return self.below("positions", directory_name(dataset_id))

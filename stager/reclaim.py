@@ -15,9 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from shards.cache import STAGE_DIRECTORY, CacheLayout, dataset_id_of
-from shards.errors import FormatError
+from shards.errors import FormatError, UnsupportedEnvironmentError
 from shards.files import is_partial_name
 from shards.leases import LeaseRecord, boottime_seconds, is_live, read_boot_id, try_exclude, try_lock
+from shards.live_files import LOCK_SUFFIX, remove_dead_file
 from shards.manifest import MANIFEST_NAME
 from stager import quarantine
 from stager.eviction import empty_trash, evict
@@ -41,6 +42,7 @@ GC_LOCK_WAIT_SECONDS = 600.0
 """A pass that deletes terabytes takes a while."""
 
 _POLL_SECONDS = 0.05
+_KEEP_PROGRESS_SECONDS = 86400.0
 
 
 @dataclass(slots=True)
@@ -140,6 +142,27 @@ def sweep(layout: CacheLayout, report: CleaningReport) -> None:
             continue
         directory = os.path.join(layout.all_leases_dir, name)
         report.num_leases_removed += _remove_stale_leases(directory)
+        with suppress(OSError):  # not empty
+            os.rmdir(directory)
+    _sweep_live_files(layout)
+
+
+def _sweep_live_files(layout: CacheLayout) -> None:
+    """Remove what processes said of themselves that ended long ago, and positions in datasets that are gone."""
+    for name in _names_in(layout.progress_dir):
+        path = os.path.join(layout.progress_dir, name)
+        with suppress(OSError, UnsupportedEnvironmentError):
+            if not name.endswith(LOCK_SUFFIX) and time.time() - os.lstat(path).st_mtime > _KEEP_PROGRESS_SECONDS:
+                remove_dead_file(path)
+    for directory_name in _names_in(layout.all_positions_dir):
+        directory = os.path.join(layout.all_positions_dir, directory_name)
+        dataset_id = dataset_id_of(directory_name)
+        if dataset_id is None or os.path.exists(layout.dataset_dir(dataset_id)):
+            continue
+        for name in _names_in(directory):
+            with suppress(OSError, UnsupportedEnvironmentError):
+                if not name.endswith(LOCK_SUFFIX):
+                    remove_dead_file(os.path.join(directory, name))
         with suppress(OSError):  # not empty
             os.rmdir(directory)
 

@@ -101,7 +101,13 @@ def observe_usage(layout: CacheLayout) -> CacheUsage:
     for token in _names_in(layout.quarantine_dir):
         files = tuple(found.disk_file for found in walk(os.path.join(layout.quarantine_dir, token)))
         quarantine.append(QuarantineUsage(token=token, files=files, is_evictable=is_deletable(layout, token)))
-    for path in (layout.all_leases_dir, layout.metrics_dir, layout.trash_dir):
+    for path in (
+        layout.all_leases_dir,
+        layout.metrics_dir,
+        layout.progress_dir,
+        layout.all_positions_dir,
+        layout.trash_dir,
+    ):
         other.extend(found.disk_file for found in walk(path))
     for path in (
         layout.root,

@@ -67,25 +67,6 @@ def test_the_least_recently_used_dataset_makes_room(published, cache, stage_here
     assert disk_bytes(cache) <= 7 * MIB
 
 
-def test_leased_and_young_datasets_refuse_instead_and_say_who_holds_what(published, cache, stage):
-    options = ("--cache-dir", cache, "--holder", "job-7")
-    first, second = published(1), published(2)
-    assert stage("run", first.path, *options, "--quota", "4MiB").code == 0
-    ended = stage("run", second.path, *options, "--quota", "4MiB")
-    assert ended.code == 79
-    assert f"{first.manifest.dataset_id} (2.1 MiB) is held by job-7" in ended.message
-    assert "the quota is 4194304 bytes" in ended.message
-    assert "evictable 0 bytes" in ended.message
-    expire_leases(cache)
-    ended = stage("run", second.path, *options, "--quota", "4MiB")
-    assert ended.code == 79
-    assert "1 unused datasets are kept for 10" in ended.message
-    assert first.is_staged(cache)
-    assert list(second.staged_in(cache).rglob("*.tar*")) == []
-    assert stage("run", second.path, *options, "--quota", "4MiB", "--min-idle", "0s").code == 0
-    assert not first.staged_in(cache).exists()
-
-
 def test_a_dataset_that_is_read_is_never_evicted(published, cache, stage_here):
     first, second = published(1), published(2)
     stage_here(first, cache)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from shards.selection import ALL, Selection
-from stager.order import FetchOrder
 from stager.limits import Retain, SpaceLimits
+from stager.order import FetchOrder
 from stager.remotes.options import DEFAULT_OPTIONS, RemoteOptions
 from stager.verify import Verify
 

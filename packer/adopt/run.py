@@ -4,18 +4,20 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from packer.adopt.output import LinkKind, check_output, write_output
-from packer.adopt.pool import scan_shards
+from packer.adopt.scan import scan_source
 from packer.locations import directory_of, is_url
+from packer.pool import map_in_processes
 from packer.stores.open import open_store
 from shardferry import __version__
 from shards.errors import DamagedShardsError, SourceError, printable
 from shards.foreign.manifest import make_manifest
-from shards.foreign.names import Advice, ForeignShards, choose_files, compressed_shards
+from shards.foreign.names import Advice, ForeignShard, ForeignShards, choose_files, compressed_shards
 from shards.foreign.scan import ScannedShard
 from shards.index import ShardIndex
 from shards.manifest import Manifest
@@ -96,11 +98,16 @@ def adopt(config: AdoptConfig, check: Callable[[], None], report: Callable[[int,
     return Adopted(manifest=manifest, location=config.output or config.source, remarks=tuple(remarks))
 
 
+def _scan_file(location: str, file: ForeignShard) -> ScannedShard:
+    return scan_source(location, file.name, file.format_name)
+
+
 def _scan_all(
     config: AdoptConfig, files: ForeignShards, spool: str, check: Callable[[], None], report: Callable[[int, int], None]
 ) -> list[ScannedShard]:
     found: list[ScannedShard | None] = [None] * len(files.files)
-    for place, shard in scan_shards(config.source, files.files, config.num_jobs, check):
+    scan = partial(_scan_file, config.source)
+    for place, shard in map_in_processes(scan, files.files, config.num_jobs, check):
         with open(_spool_path(spool, place), "wb") as file:
             file.write(shard.index_bytes)
         shard.index_bytes = b""

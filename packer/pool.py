@@ -1,4 +1,4 @@
-"""Scans shards in several processes; values in, values out.
+"""Does the same with each of many things in several processes; values in, values out.
 
 A worker ignores the terminal's interrupt (the parent decides what it means) and never outlives its parent.
 """
@@ -11,11 +11,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
 
-from packer.adopt.scan import scan_source
 from shards.errors import PackError
-from shards.foreign.names import ForeignShard
-from shards.foreign.scan import ScannedShard
 
 POLL_SECONDS = 0.2
 """How soon a stop is noticed."""
@@ -24,37 +22,41 @@ _QUEUED_PER_JOB = 2
 """Results hold an index each: no more are made than are soon taken."""
 
 
-def scan_shards(
-    location: str, files: Sequence[ForeignShard], num_jobs: int, check: Callable[[], None]
-) -> Iterator[tuple[int, ScannedShard]]:
-    """Scan all shards.
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_in_processes(
+    task: Callable[[Item], Result], items: Sequence[Item], num_jobs: int, check: Callable[[], None]
+) -> Iterator[tuple[int, Result]]:
+    """Do a task with every item.
 
     Args:
-        location: of the source.
-        files: the shards.
+        task: picklable: a function of a module, or a partial of one.
+        items: picklable.
         num_jobs: processes; with one, all is done in this process.
         check: called often; raises to stop.
 
     Yields:
-        (place in ``files``, result), as they come.
+        (place in ``items``, result), as they come.
 
     Raises:
         PackError: a worker died.
     """
-    num_jobs = min(num_jobs, len(files))
-    if num_jobs == 1:
-        for place, file in enumerate(files):
+    num_jobs = min(num_jobs, len(items))
+    if num_jobs <= 1:
+        for place, item in enumerate(items):
             check()
-            yield place, scan_source(location, file.name, file.format_name)
+            yield place, task(item)
         return
-    waiting = iter(enumerate(files))
-    running: dict[Future[ScannedShard], int] = {}
+    waiting = iter(enumerate(items))
+    running: dict[Future[Result], int] = {}
     with ProcessPoolExecutor(num_jobs, multiprocessing.get_context("spawn"), _begin_worker) as pool:
         try:
             while True:
                 while len(running) < num_jobs * _QUEUED_PER_JOB and (following := next(waiting, None)) is not None:
-                    place, file = following
-                    running[pool.submit(scan_source, location, file.name, file.format_name)] = place
+                    place, item = following
+                    running[pool.submit(task, item)] = place
                 if not running:
                     return
                 check()
@@ -62,7 +64,7 @@ def scan_shards(
                     yield running.pop(future), future.result()
         except BrokenProcessPool as error:
             raise PackError(
-                "a process that scanned shards was ended from outside; that is what the kernel does when memory runs "
+                "a process that read shards was ended from outside; that is what the kernel does when memory runs "
                 "out: try fewer --jobs"
             ) from error
         finally:

@@ -78,6 +78,10 @@ class OpenShard:
         """Give the key of a sample."""
         return self.index.key(row)
 
+    def origin(self, row: int) -> str:
+        """Say where a sample lies: the shard, and the byte offset in it."""
+        return f"{self.file.path} at byte offset {self.index.sample_offset(row)}"
+
     def extensions(self, row: int) -> tuple[str, ...]:
         """Give the extensions of a sample's members, in shard order."""
         first = self._first

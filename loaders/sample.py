@@ -38,6 +38,10 @@ class SampleStore(Protocol):
         """Give a member's bytes in place, read-only; None when the sample has no such member."""
         ...
 
+    def origin(self, row: int) -> str:
+        """Say where a sample lies, for messages."""
+        ...
+
 
 class Sample(Mapping[str, bytes]):
     """A read-only mapping from extension to bytes, in shard order, with a key and a number.
@@ -69,6 +73,11 @@ class Sample(Mapping[str, bytes]):
     def number(self) -> int:
         """0-based place in the split, counted through its shards; the same in every slice of the dataset."""
         return self._number
+
+    @property
+    def origin(self) -> str:
+        """Where the sample lies, for messages: shard and byte offset."""
+        return self._store.origin(self._row)
 
     def __getitem__(self, extension: str) -> bytes:
         data = self._store.read(self._row, extension)
@@ -118,23 +127,25 @@ class Sample(Mapping[str, bytes]):
         return f"Sample(key={self.key!r}, number={self._number}, extensions={list(self)})"
 
     def __reduce__(self) -> tuple[type["Sample"], tuple["MemoryStore", int, int]]:
-        return Sample, (MemoryStore(self.key, self.to_dict()), 0, self._number)
+        return Sample, (MemoryStore(self.key, self.to_dict(), self.origin), 0, self._number)
 
 
 class MemoryStore:
     """One sample held in memory; the row is always 0."""
 
-    __slots__ = ("_key", "_members")
+    __slots__ = ("_key", "_members", "_origin")
 
-    def __init__(self, key: str, members: Mapping[str, bytes]) -> None:
+    def __init__(self, key: str, members: Mapping[str, bytes], origin: str = "in memory") -> None:
         """Hold a sample.
 
         Args:
             key: its key.
             members: extension to bytes, in shard order.
+            origin: where it comes from, for messages.
         """
         self._key = key
         self._members = members
+        self._origin = origin
 
     def key(self, row: int) -> str:
         """Give the key."""
@@ -161,3 +172,8 @@ class MemoryStore:
         del row
         data = self._members.get(extension)
         return None if data is None else memoryview(data)
+
+    def origin(self, row: int) -> str:
+        """Say where the sample comes from."""
+        del row
+        return self._origin

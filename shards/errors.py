@@ -40,6 +40,7 @@ The tree (whose fault it is = the class; worth repeating = ``is_transient``)::
       LoadError
         NotStagedError
         MissingMemberError
+        DecodeError                 a member's bytes are not what its extension says
         IncompatibleStateError
         BadSampleBudgetError
 
@@ -479,6 +480,30 @@ class MissingMemberError(LoadError):
 
     def __reduce__(self) -> tuple[type["MissingMemberError"], tuple[str, str, tuple[str, ...]]]:
         return type(self), (self.key, self.wanted, self.present)
+
+
+class DecodeError(LoadError):
+    """A member's bytes are not what its extension says, or what decodes them is not there.
+
+    Attributes:
+        key: the sample.
+        extension: the member.
+        origin: where the sample lies, as text.
+        reason: what is wrong.
+    """
+
+    def __init__(self, key: str, extension: str, origin: str, reason: str) -> None:
+        self.key = key
+        self.extension = extension
+        self.origin = origin
+        self.reason = reason
+        super().__init__(
+            f"member {printable(extension)} of sample {printable(key)} ({printable(origin)}) cannot be decoded: "
+            f"{printable(reason)}"
+        )
+
+    def __reduce__(self) -> tuple[type["DecodeError"], tuple[str, str, str, str]]:
+        return type(self), (self.key, self.extension, self.origin, self.reason)
 
 
 class IncompatibleStateError(LoadError):

@@ -64,6 +64,7 @@ EXIT_CODES: dict[type[errors.ShardferryError], int] = {
     errors.LoadError: EXIT_MISSING,
     errors.NotStagedError: EXIT_MISSING,
     errors.MissingMemberError: EXIT_MISSING,
+    errors.DecodeError: EXIT_DAMAGED,
     errors.IncompatibleStateError: EXIT_CONFIG,
     errors.BadSampleBudgetError: EXIT_DAMAGED,
 }

@@ -5,8 +5,9 @@ On network storage it takes milliseconds, and threads hide them. So the time per
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from itertools import islice
 
 from packer.plan import ShardPlan
 from packer.sources.files import INLINE
@@ -36,6 +37,64 @@ Hole = tuple[int, int]
 """(number of the member in the shard plan, offset of its data in the buffer)."""
 
 
+class Filling:
+    """Members on their way into their places; made by :meth:`HoleFiller.begin`."""
+
+    def __init__(self, reader: MemberReader, plan: ShardPlan, holes: Sequence[Hole], target: memoryview) -> None:
+        self.crcs = [0] * len(holes)
+        """CRC-32C of each member, in the order of the holes, once all are read."""
+        self._reader = reader
+        self._plan = plan
+        self._holes = holes
+        self._target = target
+        self._places = iter(range(len(holes)))
+        self._tasks: list[Future[list[float]]] = []
+
+    @property
+    def is_started(self) -> bool:
+        """Whether threads read."""
+        return bool(self._tasks)
+
+    def start(self, threads: Executor, num_threads: int) -> None:
+        """Let threads read what is left."""
+        # all threads draw from one iterator, so none runs dry while another has a queue
+        self._tasks = [threads.submit(self.read) for _ in range(num_threads)]
+
+    def join(self) -> list[float]:
+        """Wait for the threads; gives the seconds that each member took."""
+        try:
+            return [seconds for task in self._tasks for seconds in task.result()]
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Leave the rest unread, and wait until nobody writes into the buffer any more."""
+        for _ in self._places:  # the threads end at their next draw
+            pass
+        for task in self._tasks:
+            task.exception()
+
+    def read(self, most: int | None = None) -> list[float]:
+        """Read members that nobody has begun, all or some; gives the seconds that each took."""
+        read_into, target, holes, crcs = self._reader.read_into, self._target, self._holes, self.crcs
+        sources, sizes, stamps = self._plan.sources, self._plan.sizes, self._plan.stamps
+        seconds = []
+        started = time.perf_counter()
+        for place in islice(self._places, most):
+            member, offset = holes[place]
+            stamp = stamps[member]
+            source = sources[member]
+            if stamp == INLINE:
+                target[offset : offset + len(source)] = source
+                crcs[place] = crc32c(source)
+            else:
+                crcs[place] = read_into(source, sizes[member], stamp, target, offset)
+            ended = time.perf_counter()
+            seconds.append(ended - started)
+            started = ended
+        return seconds
+
+
 class HoleFiller:
     """Reads members into their places; :meth:`close` ends its threads.
 
@@ -59,7 +118,7 @@ class HoleFiller:
 
     @property
     def uses_threads(self) -> bool:
-        """Whether the next batch will be read with threads."""
+        """Whether what is begun next will be read with threads, so that it pays to begin it early."""
         return self._uses_threads
 
     def fill(self, plan: ShardPlan, holes: Sequence[Hole], target: memoryview) -> list[int]:
@@ -77,58 +136,42 @@ class HoleFiller:
             SourceChangedError: a file is not as planned.
             SourceError: a file cannot be read.
         """
-        crcs = [0] * len(holes)
-        places = iter(range(len(holes)))
-        if not self._uses_threads:
-            num_probed = len(holes) if self._is_fixed else min(PROBE_FILES, len(holes))
-            seconds = self._fill_some(plan, holes, target, iter(range(num_probed)), crcs)
-            if num_probed == len(holes):
-                return crcs
-            places = iter(range(num_probed, len(holes)))
-            self._uses_threads = sorted(seconds)[len(seconds) // 2] > SLOW_FILE_SECONDS
-        if not self._uses_threads:
-            self._fill_some(plan, holes, target, places, crcs)
-            return crcs
-        seconds = self._fill_with_threads(plan, holes, target, places, crcs)
-        if not self._is_fixed and sorted(seconds)[int(len(seconds) * QUICK_SHARE)] < QUICK_FILE_SECONDS:
-            self._uses_threads = False
-        return crcs
+        return self.finish(self.begin(plan, holes, target))
 
-    def _fill_with_threads(
-        self, plan: ShardPlan, holes: Sequence[Hole], target: memoryview, places: Iterator[int], crcs: list[int]
-    ) -> list[float]:
+    def begin(self, plan: ShardPlan, holes: Sequence[Hole], target: memoryview) -> Filling:
+        """Begin to read the members of some holes, if threads are used; otherwise :meth:`finish` reads them.
+
+        The threads take these members up as soon as they have no more of those begun before.
+        """
+        filling = Filling(self._reader, plan, holes, target)
+        if self._uses_threads:
+            self._start(filling)
+        return filling
+
+    def finish(self, filling: Filling) -> list[int]:
+        """Read what is left; returns and raises as :meth:`fill`. Nobody writes into the buffer afterwards."""
+        if not filling.is_started and not self._read_without_threads(filling):
+            self._start(filling)
+        if filling.is_started:
+            seconds = filling.join()
+            if not self._is_fixed and seconds and _place_in(seconds, QUICK_SHARE) < QUICK_FILE_SECONDS:
+                self._uses_threads = False
+        return filling.crcs
+
+    def _read_without_threads(self, filling: Filling) -> bool:
+        """Read members here, unless the first of them show that threads pay; whether that was all of them."""
+        if not self._is_fixed:
+            seconds = filling.read(PROBE_FILES)
+            self._uses_threads = bool(seconds) and _place_in(seconds, 0.5) > SLOW_FILE_SECONDS
+        if not self._uses_threads:
+            filling.read()
+        return not self._uses_threads
+
+    def _start(self, filling: Filling) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._num_threads, thread_name_prefix="read-ahead")
-        # all threads draw from one iterator, so none runs dry while another has a queue
-        tasks = [
-            self._pool.submit(self._fill_some, plan, holes, target, places, crcs) for _ in range(self._num_threads)
-        ]
-        try:
-            return [seconds for task in tasks for seconds in task.result()]
-        finally:
-            for _ in places:  # after an error, the other threads end at their next draw
-                pass
-            for task in tasks:
-                task.exception()
+        filling.start(self._pool, self._num_threads)
 
-    def _fill_some(
-        self, plan: ShardPlan, holes: Sequence[Hole], target: memoryview, places: Iterator[int], crcs: list[int]
-    ) -> list[float]:
-        """Fill the holes at some places; returns the seconds that each took."""
-        read_into = self._reader.read_into
-        sources, sizes, stamps = plan.sources, plan.sizes, plan.stamps
-        seconds = []
-        started = time.perf_counter()
-        for place in places:
-            member, offset = holes[place]
-            stamp = stamps[member]
-            source = sources[member]
-            if stamp == INLINE:
-                target[offset : offset + len(source)] = source
-                crcs[place] = crc32c(source)
-            else:
-                crcs[place] = read_into(source, sizes[member], stamp, target, offset)
-            ended = time.perf_counter()
-            seconds.append(ended - started)
-            started = ended
-        return seconds
+
+def _place_in(seconds: Sequence[float], share: float) -> float:
+    return sorted(seconds)[int(len(seconds) * share)]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from packer.sink import ShardSink
 from shards.digests import crc32c, mask_crc
-from shards.layout import Checksum, SampleLayout
+from shards.layout import SampleLayout
 
 
 def stream_sample(
@@ -13,7 +13,7 @@ def stream_sample(
     """Write one sample piece by piece.
 
     Args:
-        sink: takes the bytes; its buffer is empty before and after.
+        sink: takes the bytes; nothing is reserved before and after.
         layout: of the sample.
         members: the data of each member in pieces, as many bytes as its hole is long.
         report: called with (0, bytes) for each buffer.
@@ -21,7 +21,7 @@ def stream_sample(
     Returns:
         CRC-32C of each member.
     """
-    stream = _Stream(sink, layout.checksum, report)
+    stream = _Stream(sink, layout, report)
     crcs = [0] * len(members)
     # literals before holes at the same offset: only a hole of no bytes shares its offset
     parts = sorted(
@@ -40,13 +40,16 @@ def stream_sample(
 
 
 class _Stream:
-    """Copies pieces into the sink's buffer, flushes it when full, and inserts the sum where it belongs."""
+    """Copies pieces into what it reserves of the sink, flushes what is full, and inserts the sum where it belongs."""
 
-    def __init__(self, sink: ShardSink, checksum: Checksum | None, report: Callable[[int, int], None]) -> None:
+    def __init__(self, sink: ShardSink, layout: SampleLayout, report: Callable[[int, int], None]) -> None:
         self._sink = sink
-        self._checksum = checksum
+        self._checksum = layout.checksum
         self._report = report
         self._position = 0
+        self._left = layout.size
+        """Bytes of the sample that are not reserved yet."""
+        self._room = memoryview(b"")
         self._used = 0
         self._crc = 0
 
@@ -55,23 +58,27 @@ class _Stream:
         for piece in self._with_sum(data):
             start = 0
             while start < len(piece):
-                view = self._sink.view
-                part = piece[start : start + len(view) - self._used]
-                view[self._used : self._used + len(part)] = part
+                if self._used == len(self._room):
+                    self._flush()
+                if not self._room:
+                    raise ValueError("there are more bytes than the layout has room for")
+                part = piece[start : start + len(self._room) - self._used]
+                self._room[self._used : self._used + len(part)] = part
                 self._used += len(part)
                 start += len(part)
-                if self._used == len(view):
-                    self._flush()
 
     def finish(self) -> None:
-        """Hand over what is left in the buffer."""
+        """Hand over what is left."""
         self.put(b"")
-        if self._used:
-            self._flush()
+        self._flush()
 
     def _flush(self) -> None:
-        self._sink.flush(self._used)
-        self._report(0, self._used)
+        """Hand over what was reserved, and reserve the next bytes of the sample."""
+        if self._used:
+            self._sink.flush()
+            self._report(0, self._used)
+        self._room = self._sink.reserve(min(self._left, self._sink.buffer_bytes)) if self._left else memoryview(b"")
+        self._left -= len(self._room)
         self._used = 0
 
     def _with_sum(self, data: bytes) -> Iterator[bytes]:

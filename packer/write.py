@@ -1,19 +1,21 @@
 """Writes one shard and its index from its plan: the only writer, for every format.
 
 Samples are laid out in a buffer by the format's ``layout_sample``; their literal bytes are put in place, the holes are
-read from the source files, sums are filled in, and the buffer goes to the sink in one piece. A sample that is
-bigger than the buffer passes through it in pieces.
+read from the source files, sums are filled in, and the buffer goes to the sink in one piece. While threads read, the
+next buffer is laid out and begun, so that a slow server always has something to do. A sample that is bigger than the
+buffer passes through it in pieces.
 
 Commit: the index gets its final name first, the shard second. So a shard under its final name always has its index, and
 the shard's own name is what says "done"; an index alone is a leftover that the next run replaces.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Self
 
-from packer.fill import HoleFiller
+from packer.fill import Filling, HoleFiller
 from packer.plan import ShardPlan
 from packer.sink import ShardSink
 from packer.sources.files import INLINE
@@ -53,6 +55,19 @@ _Placed = tuple[int, SampleLayout, int, int]
 """(number of the sample, its layout, its offset in the buffer, number of its first member)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A batch whose members are being read."""
+
+    plan: ShardPlan
+    batch: list[_Placed]
+    index: IndexBuilder
+    start: int
+    """Of the batch in the shard."""
+    view: memoryview
+    filling: Filling
+
+
 _Output = tuple[str, list[tuple[str, int]]]
 """(key, [(extension, size in bytes)]) of a transformed sample."""
 
@@ -74,6 +89,7 @@ class ShardWriter:
         self._filler = HoleFiller(self._reader, read_threads)
         self._sink = ShardSink() if sink is None else sink
         self._report = report
+        self._begun: deque[_Begun] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -103,16 +119,19 @@ class ShardWriter:
             self._sink.begin(file)
             try:
                 for piece in self._pieces_of(plan):
-                    for batch in _batches(piece, shard_format, len(self._sink.view)):
+                    for batch in _batches(piece, shard_format, self._sink.buffer_bytes):
                         self._write_batch(piece, batch, index)
                     if plan.transform is not None:
                         outputs += _list_outputs(piece)
+                self._end_batches(0)
                 marker = shard_format.end_marker
-                self._sink.view[: len(marker)] = marker
-                self._sink.flush(len(marker))
+                self._sink.reserve(len(marker))[:] = marker
+                self._sink.flush()
                 self._report(0, len(marker))
                 blocks = self._sink.finish()
             finally:
+                while self._begun:
+                    self._begun.popleft().filling.abandon()
                 self._sink.abandon()
             transformed = None if plan.transform is None else account(plan.keys, iter(outputs))
             if transformed is not None and not outputs:
@@ -136,40 +155,34 @@ class ShardWriter:
         return iter((plan,)) if plan.transform is None else transform_pieces(plan, self._filler)
 
     def _write_batch(self, plan: ShardPlan, batch: list[_Placed], index: IndexBuilder) -> None:
+        """Begin a batch, and end the one before; without threads that read ahead, end this one too."""
         number, layout, _, first = batch[0]
-        if layout.size > len(self._sink.view):
+        if layout.size > self._sink.buffer_bytes:
+            self._end_batches(0)
             self._stream_sample(plan, number, layout, first, index)
             return
-        view = self._sink.view
+        _, last, base, _ = batch[-1]
+        start = self._sink.offset
+        view = self._sink.reserve(base + last.size)
         holes = []
         for _, layout, base, first in batch:
             for offset, literal in layout.literals:
-                start = base + offset
-                view[start : start + len(literal)] = literal
+                place = base + offset
+                view[place : place + len(literal)] = literal
             for member, (offset, _) in enumerate(layout.holes, first):
                 holes.append((member, base + offset))
-        crcs = self._filler.fill(plan, holes, view)
-        self._index_batch(plan, batch, crcs, index)
-        _, layout, base, _ = batch[-1]
-        self._sink.flush(base + layout.size)
-        self._report(len(batch), base + layout.size)
+        self._begun.append(_Begun(plan, batch, index, start, view, self._filler.begin(plan, holes, view)))
+        self._end_batches(1 if self._filler.uses_threads else 0)
 
-    def _index_batch(self, plan: ShardPlan, batch: list[_Placed], crcs: list[int], index: IndexBuilder) -> None:
-        """Fill in sums that cover whole records, and add the samples to the index."""
-        view, start = self._sink.view, self._sink.offset
-        keys, extensions = plan.keys, plan.extensions
-        crc_of = iter(crcs)
-        for number, layout, base, first in batch:
-            if layout.checksum is not None:
-                covered = view[base + layout.checksum.start : base + layout.checksum.end]
-                end = base + layout.checksum.end
-                view[end : end + 4] = mask_crc(crc32c(covered)).to_bytes(4, "little")
-            origin = start + base
-            members = [
-                (extensions[member], origin + offset, size, next(crc_of))
-                for member, (offset, size) in enumerate(layout.holes, first)
-            ]
-            index.add(keys[number], origin, members)
+    def _end_batches(self, num_left: int) -> None:
+        """Finish what was begun and hand it to the sink, all but the last batches."""
+        while len(self._begun) > num_left:
+            begun = self._begun[0]
+            crcs = self._filler.finish(begun.filling)
+            self._begun.popleft()
+            _index_batch(begun, crcs)
+            self._sink.flush()
+            self._report(len(begun.batch), len(begun.view))
 
     def _stream_sample(
         self, plan: ShardPlan, number: int, layout: SampleLayout, first: int, index: IndexBuilder
@@ -190,6 +203,23 @@ class ShardWriter:
         if plan.stamps[member] == INLINE:
             return iter((plan.sources[member],))
         return self._reader.pieces(plan.sources[member], plan.sizes[member], plan.stamps[member])
+
+
+def _index_batch(begun: _Begun, crcs: list[int]) -> None:
+    """Fill in sums that cover whole records, and add the samples to the index."""
+    view, start = begun.view, begun.start
+    keys, extensions = begun.plan.keys, begun.plan.extensions
+    crc_of = iter(crcs)
+    for number, layout, base, first in begun.batch:
+        if layout.checksum is not None:
+            end = base + layout.checksum.end
+            view[end : end + 4] = mask_crc(crc32c(view[base + layout.checksum.start : end])).to_bytes(4, "little")
+        origin = start + base
+        members = [
+            (extensions[member], origin + offset, size, next(crc_of))
+            for member, (offset, size) in enumerate(layout.holes, first)
+        ]
+        begun.index.add(keys[number], origin, members)
 
 
 def _nothing(plan: ShardPlan, transformed: Transformed) -> ShardResult:

@@ -73,9 +73,10 @@ def aligned(data):
             st.sampled_from([ALIGNMENT_BYTES, 2 * ALIGNMENT_BYTES, 16 * ALIGNMENT_BYTES]),
         ),
         max_size=12,
-    )
+    ),
+    early=st.booleans(),
 )
-def test_buffers_of_any_size_give_the_file_and_its_digests(tmp_path_factory, sizes):
+def test_buffers_of_any_size_give_the_file_and_its_digests(tmp_path_factory, sizes, early):
     root = tmp_path_factory.mktemp("direct")
     store, sink = DirectoryStore(str(root)), ShardSink(16 * ALIGNMENT_BYTES)
     try:
@@ -83,12 +84,16 @@ def test_buffers_of_any_size_give_the_file_and_its_digests(tmp_path_factory, siz
             expected, start = BlockHasher(), 0
             with store.create(name, sum(sizes)) as file:
                 sink.begin(file)
-                for size in sizes:
-                    piece = CONTENT[start : start + size]
-                    sink.view[: len(piece)] = piece
-                    sink.flush(len(piece))
-                    expected.update(piece)
-                    start += len(piece)
+                for pair in zip(sizes[::2], sizes[1::2], strict=False) if early else [(size,) for size in sizes]:
+                    places = [sink.reserve(size) for size in pair]
+                    end = start + sum(pair)
+                    expected.update(CONTENT[start:end])
+                    for place in reversed(places):  # the order in which they are filled is free
+                        place[:] = CONTENT[end - len(place) : end]
+                        end -= len(place)
+                    for _ in places:
+                        sink.flush()
+                    start += sum(pair)
                 blocks = sink.finish()
                 file.commit(start)
             assert (root / name).read_bytes() == CONTENT[:start]

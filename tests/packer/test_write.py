@@ -265,3 +265,34 @@ def test_full_disk_leaves_no_partial(tmp_path, make_tree):
             write(root, plan, tmp_path / "disk")
         assert failure.value.errno == errno.ENOSPC
         assert os.listdir(tmp_path / "disk") == []
+
+
+@pytest.mark.parametrize("read_threads", [1, 4])
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+def test_shard_of_many_small_buffers_is_the_same_with_buffers_begun_early(
+    tmp_path, make_tree, format_name, read_threads
+):
+    root = make_tree({f"{number:03d}.bin": bytes([number]) * (number * 97 % 5000) for number in range(100)})
+    samples = {f"{number:03d}": {"bin": f"{number:03d}.bin"} for number in range(100)}
+    plan = plan_of(root, samples, format_name=format_name)
+    written = []
+    for out, threads, sink in (("one", 1, ShardSink()), ("many", read_threads, ShardSink(8192))):
+        (tmp_path / out).mkdir()
+        origin = TreeRoot(os.fsencode(root), True)
+        with ShardWriter(origin, threads, lambda *_: None, sink) as writer:
+            written.append(writer.write(plan, str(tmp_path / out)))
+    assert written[0] == written[1]
+
+
+def test_failure_with_a_buffer_begun_early_leaves_nothing_and_the_writer_goes_on(tmp_path, make_tree):
+    root = make_tree({f"{number:03d}.bin": bytes([number]) * 3000 for number in range(100)})
+    samples = {f"{number:03d}": {"bin": f"{number:03d}.bin"} for number in range(100)}
+    plan = plan_of(root, samples)
+    os.truncate(f"{root}/020.bin", 7)
+    good = plan_of(root, samples)
+    with ShardWriter(TreeRoot(os.fsencode(root), True), 4, lambda *_: None, ShardSink(8192)) as writer:
+        for _ in range(5):
+            with pytest.raises(SourceChangedError, match=r"020\.bin"):
+                writer.write(plan, str(tmp_path))
+            assert not [name for name in os.listdir(tmp_path) if "tar" in name]
+        assert writer.write(good, str(tmp_path)).num_samples == 100

@@ -34,16 +34,13 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from loaders.sample import Sample
+from loaders.sample import KEY_FIELD, Sample
 from shards.errors import DecodeError, MissingMemberError
 
 Decoder = Callable[[bytes], Any]
 
 ALTERNATIVES = ";"
 """Between extensions of which the first that a sample has is taken, as webdataset writes it: ``"jpg;png"``."""
-
-KEY_FIELD = "__key__"
-"""Field of a sample's key among its members."""
 
 
 class Decode:

@@ -14,6 +14,9 @@ from shards.errors import MissingMemberError
 
 Default = TypeVar("Default")
 
+KEY_FIELD = "__key__"
+"""Field of a sample's key among its members, as webdataset and our TFRecords call it."""
+
 
 class SampleStore(Protocol):
     """Where a sample's bytes come from: an open shard, or memory for a sample that was sent by pickle."""
@@ -128,6 +131,11 @@ class Sample(Mapping[str, bytes]):
 
     def __reduce__(self) -> tuple[type["Sample"], tuple["MemoryStore", int, int]]:
         return Sample, (MemoryStore(self.key, self.to_dict(), self.origin), 0, self._number)
+
+
+def sample_to_dict(sample: Sample) -> dict[str, str | bytes]:
+    """Turn a sample into ``{"__key__": key, extension: bytes, …}``, members in shard order."""
+    return {KEY_FIELD: sample.key, **sample.to_dict()}
 
 
 class MemoryStore:

@@ -10,6 +10,7 @@ from packer.begun import BASE_NAME
 from packer.config import PackConfig
 from packer.destination import hold_destination
 from packer.engines.local import LocalProcesses, run_in_process
+from packer.engines.names import EngineName
 from packer.engines.work import Engine, Setting
 from packer.locations import directory_of, is_url, without_credentials
 from packer.plan import PackPlan, PlannedShard
@@ -190,6 +191,10 @@ def _finish_shards(
 
 def _choose_engine(config: PackConfig, plan: PackPlan) -> Engine:
     files = plan.content.files
+    if config.engine is EngineName.RAY:
+        from packer.engines.ray import RayCluster  # noqa: PLC0415 (Ray is loaded only where it is used)
+
+        return RayCluster(config.ray_address, config.jobs)
     worthwhile = 1 + len(files) // _FILES_PER_JOB + files.size_bytes // _BYTES_PER_JOB
     if config.transform is not None:  # what a user's function costs is unknown, and often much
         worthwhile = len(plan.shards)

@@ -32,6 +32,7 @@ def cli() -> None:
       pack build data/ out/ --split train=0.9,val=0.1       seeded, stable when files are added
       pack plan data/ --nodes 4 --gpus 8 --workers 6        what would happen, and advice; writes nothing
       pack build data/ s3://bucket/out/                     any URL that fsspec has a driver for
+      pack build /nfs/data s3://bucket/out --engine ray     by all nodes of a Ray cluster
       pack verify out/ --deep                               check every byte, and the index
       pack verify out/ --against photos/                    compare with the source files
       pack adopt shards/                                    make manifest and indexes for other people's shards
@@ -137,13 +138,19 @@ def cli() -> None:
     metavar="NAME=EXT",
     help="Make a member of a column, such as caption=txt (repeatable); other columns go into one member json.",
 )
-@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes.  [default: usable processors]")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Processes, or shards in work at once on the whole Ray cluster.  [default: usable processors]",
+)
 @click.option(
     "--read-threads",
     type=click.IntRange(1, 1024),
     metavar="N",
     help="Reading threads in each process, to hide latency.  [default: measured]",
 )
+@cli_options.engine_options
 @cli_options.check_options
 @click.option(
     "--append-to",
@@ -218,6 +225,7 @@ def build_command(
         key_column=key_column,
         columns=columns,
     )
+    engine, ray_address = cli_options.chosen_engine()
     config = PackConfig(
         source=source,
         source_options=source_options,
@@ -234,6 +242,8 @@ def build_command(
         case_collisions=CaseCollisions(case_collisions),
         checks=cli_options.chosen_checks(),
         transform=cli_options.chosen_transform(),
+        engine=engine,
+        ray_address=ray_address,
         jobs=jobs,
         read_threads=read_threads,
         overwrite=overwrite,

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from shardferry.console import Duration
 
 if TYPE_CHECKING:
     from packer.checks import Checks
+    from packer.engines.names import EngineName
     from packer.propose import Cluster
     from packer.splits import SplitRule
     from packer.transform import TransformSpec
@@ -88,6 +90,22 @@ _CHECKS = (
     ),
 )
 
+_ENGINE = (
+    _option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Who packs. local: processes on this machine; ray: a Ray cluster, all nodes of which see SOURCE and "
+        "DESTINATION.",
+    ),
+    _option(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="Head of the Ray cluster.  [default: $RAY_ADDRESS, or the cluster of this machine]",
+    ),
+)
+
 _CLUSTER = (
     _option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes that will train at once."),
     _option("--gpus", type=click.IntRange(1), metavar="G", help="GPUs of each node.  [default: 1]"),
@@ -98,6 +116,13 @@ _CLUSTER = (
 def check_options(command: _Command) -> _Command:
     """Give a command the options that :func:`chosen_checks` and its like read."""
     for option in reversed(_CHECKS):
+        command = option(command)
+    return command
+
+
+def engine_options(command: _Command) -> _Command:
+    """Give a command the options that :func:`chosen_engine` reads."""
+    for option in reversed(_ENGINE):
         command = option(command)
     return command
 
@@ -150,6 +175,24 @@ def chosen_transform() -> "TransformSpec | None":
 
     text = _chosen()["transform"]
     return None if text is None else _parse(find_transform, text, "--transform")
+
+
+def chosen_engine() -> "tuple[EngineName, str | None]":
+    """The engine, and the address of its cluster if one was given.
+
+    Raises:
+        UnsupportedEnvironmentError: what the engine needs is not installed.
+    """
+    from packer.engines.names import EngineName
+
+    engine, address = EngineName(_chosen()["engine"]), _chosen()["ray_address"]
+    if engine is EngineName.RAY:
+        from packer.engines.ray import require_ray
+
+        require_ray()
+    elif click.get_current_context().get_parameter_source("ray_address") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--ray-address goes with --engine ray")
+    return engine, address
 
 
 def chosen_time_budget() -> float | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from packer.checks import Checks, UnreadableFiles
+from packer.engines.names import EngineName
 from packer.group import CaseCollisions, DottedNames, GroupOptions, KeylessNames
 from packer.sources.choose import SourceRequest
 from packer.sources.options import PLAIN_OPTIONS, SourceOptions
@@ -42,8 +43,11 @@ class PackConfig:
     case_collisions: CaseCollisions = CaseCollisions.ERROR
     checks: Checks = NO_CHECKS
     transform: TransformSpec | None = None
+    engine: EngineName = EngineName.LOCAL
+    ray_address: str | None = None
+    """Of the head of a Ray cluster; None finds the one of this machine."""
     jobs: int | None = None
-    """Processes; None takes as many as there are usable processors, fewer for little work."""
+    """Processes, or shards in work at once on a cluster; None takes as many as there are usable processors."""
     read_threads: int | None = None
     """Reading threads in each process; None measures."""
     overwrite: bool = False

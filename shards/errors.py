@@ -26,6 +26,7 @@ The tree (whose fault it is = the class; worth repeating = ``is_transient``)::
         TransformError              the user's function failed on a sample, or gave what cannot be stored
         PlanMismatchError           what lies at the destination belongs to another plan
         DestinationError            the destination cannot be written
+        EngineError                 the cluster that should do the work cannot be reached, or gave up
       StageError
         RemoteError(is_transient)
           RemoteMissingError
@@ -349,6 +350,12 @@ class DestinationError(PackError):
     """The destination cannot be written."""
 
 
+class EngineError(PackError):
+    """The cluster that should do the work cannot be reached, or gave up on it."""
+
+    is_transient = True
+
+
 class StageError(_SentenceError):
     """Staging cannot go on."""
 
@@ -404,7 +411,7 @@ class CacheNotWritableError(StageError):
 
 
 class UnsupportedEnvironmentError(StageError):
-    """The cache lies on something that cannot do what the stager needs, or has a newer layout."""
+    """What the work needs is not there: a filesystem that locks, a package, the same release on all nodes."""
 
 
 class NoSpaceError(ShardferryError):

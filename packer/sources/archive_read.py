@@ -42,6 +42,10 @@ class ArchiveFiles:
 
     archives: tuple[Archive, ...]
 
+    def local_paths(self) -> list[bytes]:
+        """All archives."""
+        return [os.fsencode(archive.path) for archive in self.archives]
+
     def open_reader(self) -> "ArchiveReader":
         """Archives are opened when first read."""
         return ArchiveReader(self.archives)

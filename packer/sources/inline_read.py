@@ -55,6 +55,10 @@ class InlineFiles:
     files: tuple[InlineFile, ...]
     cells: Cells
 
+    def local_paths(self) -> list[bytes]:
+        """All files."""
+        return [os.fsencode(file.path) for file in self.files]
+
     def open_reader(self) -> "InlineReader":
         """Files are opened when first read."""
         return InlineReader(self.files, self.cells)

@@ -103,6 +103,10 @@ class ObjectFiles:
 
     url: str
 
+    def local_paths(self) -> tuple[bytes, ...]:
+        """None."""
+        return ()
+
     def open_reader(self) -> "ObjectReader":
         """Connections are made when first needed."""
         return ObjectReader(open_store(self.url)[0])

@@ -6,7 +6,7 @@ locator. A locator is whatever the source needs to find the bytes again: a path,
 name. It is opaque to everything between the source and its reader.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 PIECE_BYTES = 1024 * 1024
@@ -48,6 +48,9 @@ class MemberReader(Protocol):
 
 class Origin(Protocol):
     """Where the members of a source lie; picklable."""
+
+    def local_paths(self) -> Sequence[bytes]:
+        """Files and directories, absolute, that a process must see to read the source; none in an object store."""
 
     def open_reader(self) -> MemberReader:
         """Make the reader of one process."""

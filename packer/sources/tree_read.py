@@ -43,6 +43,10 @@ class TreeRoot:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
         return flags if self.follows_symlinks else flags | os.O_NOFOLLOW
 
+    def local_paths(self) -> tuple[bytes, ...]:
+        """The root."""
+        return (self.path,)
+
     def open_reader(self) -> "TreeReader":
         """Nothing is opened before a file is read."""
         return TreeReader(self)

@@ -51,6 +51,7 @@ EXIT_CODES: dict[type[errors.ShardferryError], int] = {
     errors.TransformError: EXIT_DAMAGED,
     errors.PlanMismatchError: EXIT_NOT_WRITABLE,
     errors.DestinationError: EXIT_NOT_WRITABLE,
+    errors.EngineError: EXIT_UNAVAILABLE,
     errors.StageError: EXIT_LOCAL_IO,
     errors.RemoteError: EXIT_UNAVAILABLE,
     errors.RemoteMissingError: EXIT_MISSING,

@@ -19,8 +19,8 @@ import importlib.util
 import logging
 import os
 import signal
-import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from packer.engines.code_identity import code_identity
+from packer.engines.ray_address import check_head
 from packer.engines.remote_shard import ShardRequest, read_outcome, saved_plan_digest
 from packer.engines.work import Setting
 from packer.plan import PackPlan
@@ -57,8 +58,6 @@ SILENCE_SECONDS = 60.0
 
 STOP_SECONDS = 30.0
 """How long tasks may take to remove their partials before their processes are killed."""
-
-CONNECT_SECONDS = 10.0
 
 _Ref = Any
 """A ``ray.ObjectRef``: what becomes of a task."""
@@ -248,21 +247,33 @@ def _joined(address: str | None, transform: TransformSpec | None) -> Iterator[An
         EngineError: there is no cluster, or it does not answer.
     """
     require_ray()
-    _check_address(address)
-    # Ray takes over SIGTERM while it is imported and connects; what arrives meanwhile is delivered afterwards
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
+    check_head(address)
+    with _kept_settings():
         ray = importlib.import_module("ray")
         _init(ray, address, transform)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _kept_settings() -> Iterator[None]:
+    """Undo what Ray does to a process that imports it and connects: it takes over SIGTERM, and changes all log lines.
+
+    Signals that arrive meanwhile are delivered afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    make_record = logging.getLogRecordFactory()
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(make_record)
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _init(ray: Any, address: str | None, transform: TransformSpec | None) -> None:
@@ -285,29 +296,6 @@ def _init(ray: Any, address: str | None, transform: TransformSpec | None) -> Non
         raise EngineError(
             f"cannot join {where}: {reason}; give the address of the cluster's head with --ray-address host:6379, or "
             "start this on the cluster with `ray job submit`"
-        ) from error
-
-
-def _check_address(address: str | None) -> None:
-    """See that something listens: Ray itself takes minutes to find that nothing does."""
-    address = address or os.environ.get("RAY_ADDRESS")
-    if address is None or address == "auto":
-        return
-    shown = printable(address)
-    if "://" in address:
-        raise EngineError(
-            f"--ray-address {shown} is an address for Ray's client, which ends with its connection; run this command "
-            "on a node of the cluster, for instance by `ray job submit`, with --ray-address host:6379 or auto"
-        )
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit():
-        raise EngineError(f"--ray-address {shown} is no address; write host:port, such as head:6379, or auto")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
-            pass
-    except (OSError, OverflowError) as error:
-        raise EngineError(
-            f"there is no Ray cluster at {shown}: {error}; check --ray-address, and on its machine `ray status`"
         ) from error
 
 

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import os
 import re
+import secrets
 from typing import TYPE_CHECKING, Any, Self
 
 import fsspec
@@ -37,7 +38,7 @@ PART_BYTES = 16 * 1024 * 1024
 MAX_PARTS = 10_000
 
 PARTIAL_PREFIX = ".pack/partial/"
-"""Where drivers that cannot keep a file invisible write it, until it is moved to its name."""
+"""Where drivers that cannot keep a file invisible write it, until it is moved to its name; each writer its own."""
 
 _HOLDING_BACK = frozenset({"gs", "gcs", "abfs", "abfss", "az", "adl"})
 """Other drivers whose files are uploads that stay invisible until they are committed."""
@@ -134,7 +135,7 @@ class ObjectStore:
                 if not _HOLDING_BACK.isdisjoint(_protocols(self._fs)):
                     file = self._fs.open(self._path(name), "wb", block_size=part_bytes, autocommit=False)
                     return MultipartUpload(file)
-                path = self._path(f"{PARTIAL_PREFIX}{name}")
+                path = self._path(f"{PARTIAL_PREFIX}{name}.{secrets.token_hex(8)}")
                 self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
                 return StagedUpload(self._fs, self._fs.open(path, "wb"), path, self._path(name))
         except FileNotFoundError as error:

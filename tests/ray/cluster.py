@@ -25,13 +25,15 @@ class RayNodes:
     address: str
 
     def add_node(self):
-        node = self.cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-        self.cluster.wait_for_nodes()
-        return node
+        return self.cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
 
     def kill_node(self, node) -> None:
         """End a node as a loss of power does: without a word to anybody."""
         self.cluster.remove_node(node, allow_graceful=False)
+
+    def alive(self) -> list[str]:
+        """Ids of the nodes that the head believes alive."""
+        return [node["NodeID"] for node in self.cluster.global_state.node_table() if node["Alive"]]
 
     def busy_workers_by_node(self) -> dict[int, list[int]]:
         """Process of a node → its processes that pack a shard right now."""

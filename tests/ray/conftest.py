@@ -114,6 +114,56 @@ def start(nodes, tmp_path) -> Iterator[Callable[..., Running]]:
 
 
 @pytest.fixture
+def pack_on() -> Callable[..., subprocess.CompletedProcess]:
+    """Run ``pack build`` on the cluster at an address."""
+
+    def run(address, source, destination):
+        command = [PACK, "build", str(source), str(destination), "--engine", "ray", "--ray-address", address, "--quiet"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TEST_SECONDS)
+
+    return run
+
+
+@pytest.fixture
+def blind_node(nodes) -> Iterator[Callable[[Path], None]]:
+    """Add a node of four processors to the cluster that sees an empty directory where the others see files."""
+    started = []
+
+    def add(hidden):
+        hidden.mkdir(exist_ok=True)
+        ray = os.path.join(os.path.dirname(sys.executable), "ray")
+        script = 'mount -t tmpfs none "$1" && shift && exec "$@"'
+        begin = [ray, "start", f"--address={nodes.address}", "--num-cpus=4", f"--object-store-memory={STORE_BYTES}"]
+        before = len(nodes.alive())
+        process = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", script, "sh", str(hidden), *begin, "--block"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        deadline = time.monotonic() + TEST_SECONDS
+        while len(nodes.alive()) <= before:
+            if process.poll() is not None:
+                message = process.stderr.read()
+                if "not permitted" in message or "denied" in message:
+                    pytest.skip("a mount namespace needs root")
+                pytest.fail(message)
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    yield add
+    for process in started:
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.fixture
 def slow(tmp_path) -> tuple[str, ...]:
     """Options that make every sample take a while, and change nothing of it."""
     text = f"import time\n\ndef keep(sample):\n    time.sleep({SLOW_SECONDS})\n    return sample\n"

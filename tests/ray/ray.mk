@@ -6,5 +6,7 @@ RAY_KILLS ?= 10
 
 .PHONY: test-ray
 
-test-ray: installed ## pack on a real Ray cluster of two nodes, and kill it piece by piece (about 3 minutes)
+test-ray: installed ## pack on a real Ray cluster, and kill it piece by piece (the first run downloads 80 MB)
+	@$(BIN)/python -c 'import ray' 2>/dev/null || \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt ray
 	@export RAY_KILLS="$(RAY_KILLS)"; $(RUN_TESTS) -m ray tests/ray $(ARGS)

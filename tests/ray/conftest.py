@@ -125,29 +125,32 @@ def pack_on() -> Callable[..., subprocess.CompletedProcess]:
 
 
 @pytest.fixture
-def blind_node(nodes) -> Iterator[Callable[[Path], None]]:
-    """Add a node of four processors to the cluster that sees an empty directory where the others see files."""
+def odd_node(nodes) -> Iterator[Callable[..., None]]:
+    """Add a node of four processors that sees an empty directory where the others see files, or has other code."""
     started = []
 
-    def add(hidden):
-        hidden.mkdir(exist_ok=True)
+    def add(*, hidden=None, python_path=None):
         ray = os.path.join(os.path.dirname(sys.executable), "ray")
-        script = 'mount -t tmpfs none "$1" && shift && exec "$@"'
         begin = [ray, "start", f"--address={nodes.address}", "--num-cpus=4", f"--object-store-memory={STORE_BYTES}"]
+        if hidden is not None:
+            hidden.mkdir(exist_ok=True)
+            script = 'mount -t tmpfs none "$1" && shift && exec "$@"'
+            begin = ["unshare", "--mount", "sh", "-c", script, "sh", str(hidden), *begin]
         before = len(nodes.alive())
         process = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", script, "sh", str(hidden), *begin, "--block"],
+            [*begin, "--block"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env={**os.environ, **({} if python_path is None else {"PYTHONPATH": str(python_path)})},
         )
         started.append(process)
         deadline = time.monotonic() + TEST_SECONDS
         while len(nodes.alive()) <= before:
             if process.poll() is not None:
                 message = process.stderr.read()
-                if "not permitted" in message or "denied" in message:
+                if hidden is not None and ("not permitted" in message or "denied" in message):
                     pytest.skip("a mount namespace needs root")
                 pytest.fail(message)
             assert time.monotonic() < deadline

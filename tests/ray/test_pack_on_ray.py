@@ -6,9 +6,13 @@ import re
 import shutil
 import signal
 import uuid
+from pathlib import Path
 
 import pytest
 
+import packer
+import shardferry
+import shards
 from tests.ray.cluster import contents
 
 pytestmark = [
@@ -190,16 +194,36 @@ def test_object_store_gets_the_same_bytes(start, nodes, s3_environment, source, 
 
 
 @pytest.mark.parametrize("hidden", ["source", "destination"])
-def test_node_that_does_not_see_the_files_is_named(start, blind_node, source, slow, tmp_path, hidden):
+def test_node_that_does_not_see_the_files_is_named(start, odd_node, source, slow, tmp_path, hidden):
     mine, out = tmp_path / "mine", tmp_path / "out"
     shutil.copytree(source, mine)
-    blind_node(mine if hidden == "source" else tmp_path / "out")
+    odd_node(hidden=mine if hidden == "source" else out)
     code, _, stderr = start(mine, out, *SMALL, *slow).finish()
     assert code == (66 if hidden == "source" else 73), stderr
     where = mine if hidden == "source" else out
     assert re.search(rf"node \S+ \(.*\) does not see the {hidden} {where}", stderr), stderr
     assert "use a file system that all nodes share (NFS, CephFS) or an object store" in stderr
     assert not partials(out)
+
+
+@pytest.mark.parametrize("has_any", [True, False])
+def test_node_with_other_code_or_none_is_named(start, odd_node, source, slow, tmp_path, has_any):
+    other = tmp_path / "other"
+    if has_any:
+        for package in (packer, shards, shardferry):
+            shutil.copytree(Path(package.__file__).parent, other / package.__name__)
+        with (other / "packer/cut.py").open("a") as file:
+            file.write("# edited\n")
+    else:
+        (other / "packer").mkdir(parents=True)
+        (other / "packer/__init__.py").touch()
+    odd_node(python_path=other)
+    code, _, stderr = start(source, tmp_path / "out", *SMALL, *slow).finish()
+    assert code == 78, stderr
+    assert re.search(r"node \S+ \(", stderr), stderr
+    assert ("has shardferry" if has_any else "cannot import what packs a shard") in stderr
+    assert f"install shardferry {shardferry.__version__}" in stderr
+    assert not partials(tmp_path / "out")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nothing", "ray://127.0.0.1:10001", "127.0.0.1:99999"])

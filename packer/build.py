@@ -107,6 +107,8 @@ def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: O
             if base is not None:
                 open_store(config.destination).put(f"{STATE_NAME}/{BASE_NAME}", base.manifest.to_json())
             results = _finish_shards(config, preview, destination, stop, open_progress)
+            if config.engine is EngineName.RAY:  # workers died and their shards were begun again: partials may be left
+                destination.remove_partials()
             preview = replace(preview, skips=settle_transform(plan, results, preview.skips))
             manifest = _finish_manifest(config, preview, results, options, stop)
             write_manifest(manifest, config.destination)

@@ -19,6 +19,7 @@ from functools import lru_cache
 from packer.begun import PLAN_NAME, STATE_NAME
 from packer.engines.work import Setting
 from packer.plan import ShardPlan
+from packer.sources.tree_read import NO_FILE
 from packer.stores.base import DatasetStore
 from packer.stores.open import open_store
 from packer.task import finish_shard
@@ -135,7 +136,8 @@ def _with_node(error: Exception, node: str) -> Exception:
     """Name the node where it may be the reason: it sees other files, has no credentials, lacks the user's module."""
     named: Exception = error
     if isinstance(error, SourceChangedError):
-        named = SourceChangedError(error.path, error.expected, f"{error.actual} on node {node}")
+        doubt = f" (if other nodes see it as planned: {_ADVICE})" if error.actual == NO_FILE else ""
+        named = SourceChangedError(error.path, error.expected, f"{error.actual} on node {node}{doubt}")
     elif isinstance(error, TransformError):
         named = TransformError(error.name, error.key, f"{error.reason} (on node {node})")
     elif type(error) is SourceError and node not in str(error):

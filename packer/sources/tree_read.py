@@ -19,9 +19,11 @@ from packer.sources.persist import Patience, explain_errno
 from shards.digests import crc32c
 from shards.errors import SourceChangedError, SourceError, printable
 
+NO_FILE = "no such file"
+
 _CHANGED_ERRNOS = {
-    errno.ENOENT: "no such file",
-    errno.ENOTDIR: "no such file",
+    errno.ENOENT: NO_FILE,
+    errno.ENOTDIR: NO_FILE,
     errno.ELOOP: "a symbolic link",
     errno.EISDIR: "a directory",
     errno.ENXIO: "a special file",

@@ -15,7 +15,7 @@ import pytest
 from tests.ray.cluster import PACK, STORE_BYTES, TEST_SECONDS, RayNodes, Running, contents
 
 SLOW_MODULE = "slow_transform"
-SLOW_SECONDS = 0.02
+SLOW_SECONDS = 0.01
 SMALL_SHARDS = ("--shard-size", "100000")
 
 

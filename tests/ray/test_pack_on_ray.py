@@ -124,18 +124,16 @@ def test_signal_stops_all_nodes_cleanly(start, nodes, source, slow, tmp_path, nu
     assert not (out / "manifest.json").exists()
 
 
-def test_time_budget_stops_and_repeated_runs_finish(start, nodes, source, slow, tmp_path):
+def test_time_budget_stops_cleanly_and_another_run_finishes(start, nodes, source, slow, tmp_path):
     out = tmp_path / "out"
-    code, _, stderr = start(source, out, *SMALL, *slow, "--time-budget", "5s").finish()
+    code, _, stderr = start(source, out, *SMALL, *slow, "--time-budget", "8s").finish()
     assert code == 75, stderr
     assert "time budget is spent" in stderr
     assert not partials(out)
     assert not nodes.busy_workers()
-    for _ in range(20):
-        code, _, stderr = start(source, out, *SMALL, *slow, "--time-budget", "6s").finish()
-        if code != 75:
-            break
+    code, stdout, stderr = start(source, out, *SMALL, *slow, "--json").finish()
     assert code == 0, stderr
+    assert json.loads(stdout)["num_shards"] == 14
 
 
 def test_errors_are_those_of_the_local_engine(start, source, tmp_path):
@@ -193,15 +191,21 @@ def test_object_store_gets_the_same_bytes(start, nodes, s3_environment, source, 
         client.close()
 
 
-@pytest.mark.parametrize("hidden", ["source", "destination"])
-def test_node_that_does_not_see_the_files_is_named(start, odd_node, source, slow, tmp_path, hidden):
-    mine, out = tmp_path / "mine", tmp_path / "out"
+@pytest.mark.parametrize(
+    ("hidden", "code", "message"),
+    [
+        ("place", 66, r"node \S+ \(.*\) does not see the source \S+/place/mine: No such file"),
+        ("place/mine", 65, r"found no such file on node \S+ \(.*\(if other nodes see it as planned"),
+        ("out", 73, r"node \S+ \(.*\) does not see the destination \S+/out"),
+    ],
+)
+def test_node_that_does_not_see_the_files_is_named(start, odd_node, source, slow, tmp_path, hidden, code, message):
+    mine, out = tmp_path / "place/mine", tmp_path / "out"
     shutil.copytree(source, mine)
-    odd_node(hidden=mine if hidden == "source" else out)
-    code, _, stderr = start(mine, out, *SMALL, *slow).finish()
-    assert code == (66 if hidden == "source" else 73), stderr
-    where = mine if hidden == "source" else out
-    assert re.search(rf"node \S+ \(.*\) does not see the {hidden} {where}", stderr), stderr
+    odd_node(hidden=tmp_path / hidden)
+    found, _, stderr = start(mine, out, *SMALL, *slow).finish()
+    assert found == code, stderr
+    assert re.search(message, stderr), stderr
     assert "use a file system that all nodes share (NFS, CephFS) or an object store" in stderr
     assert not partials(out)
 

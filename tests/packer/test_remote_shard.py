@@ -3,6 +3,9 @@
 import os
 import pickle
 import socket
+import subprocess
+import sys
+import sysconfig
 import threading
 import uuid
 from pathlib import Path
@@ -16,7 +19,6 @@ from packer.engines.remote_shard import ShardRequest, finish_requested, read_out
 from packer.engines.work import Setting
 from packer.preview import preview_build
 from packer.stop import StopFlag
-from packer.stores.base import read_pieces
 from packer.stores.objects import ObjectStore
 from packer.stores.open import open_store
 from packer.task import finish_shard
@@ -191,8 +193,7 @@ def test_two_writers_of_one_shard_do_no_harm(requested, tmp_path, kind):
     with ShardWriter(setting.origin, 1, lambda *_: None) as writer:
         (tmp_path / "alone").mkdir()
         assert writer.write(plan, str(tmp_path / "alone")) == outcomes[0]
-    with store.open_reader(plan.name) as reader:
-        assert b"".join(read_pieces(reader)) == (tmp_path / "alone" / plan.name).read_bytes()
+    assert store.read_file(plan.name) == (tmp_path / "alone" / plan.name).read_bytes()
     assert store.list_leftovers() == []
     assert store.list_names() == sorted([plan.name, f"{plan.name}.index.arrow"])
 
@@ -242,3 +243,34 @@ def test_what_is_no_head_of_a_cluster_is_noticed_at_once(tmp_path, monkeypatch):
     Path(tmp_path, "ray/ray_current_cluster").write_text("127.0.0.1:1")
     with pytest.raises(EngineError, match=r"there is no Ray cluster at 127\.0\.0\.1:1: .*refused"):
         check_head(None)
+
+
+def test_missing_ray_is_explained_before_the_source_is_looked_at(tmp_path):
+    """In a copy of this environment that lacks nothing but Ray."""
+    installed = tmp_path / "packages"
+    installed.mkdir()
+    ours = Path(shards.__file__).parents[1]
+    for package in ("shards", "packer", "shardferry"):
+        (installed / package).symlink_to(ours / package)
+    for entry in os.scandir(sysconfig.get_path("purelib")):
+        if entry.name != "ray" and not (installed / entry.name).exists():
+            (installed / entry.name).symlink_to(entry.path)
+    script = f"import sys; sys.path.append({str(installed)!r}); from packer.cli import main; main()"
+    arguments = ["build", "no-such-source", str(tmp_path / "out"), "--engine", "ray"]
+    done = subprocess.run(
+        [sys.executable, "-S", "-P", "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={},
+    )
+    assert done.returncode == 78, done.stderr
+    assert "--engine ray needs Ray, which is not installed here; pip install 'shardferry[ray]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_address_of_a_cluster_goes_with_its_engine(pack_here, tmp_path):
+    done = pack_here("build", str(tmp_path), str(tmp_path / "out"), "--ray-address", "head:6379")
+    assert done.returncode == 2
+    assert "--ray-address goes with --engine ray" in done.stderr

@@ -16,7 +16,7 @@ import traceback
 from dataclasses import dataclass
 from functools import lru_cache
 
-from packer.begun import PLAN_NAME, STATE_NAME
+from packer.begun import PLAN_NAME
 from packer.engines.work import Setting
 from packer.plan import ShardPlan
 from packer.sources.tree_read import NO_FILE
@@ -35,6 +35,7 @@ from shards.errors import (
     TransformError,
     printable,
 )
+from shards.names import STATE_NAME
 
 _ADVICE = (
     "every node needs it under the same path: use a file system that all nodes share (NFS, CephFS) or an object store"

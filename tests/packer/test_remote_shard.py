@@ -1,5 +1,6 @@
 """The work of one shard on another node, without a cluster: what travels, what is refused, two writers at once."""
 
+import inspect
 import os
 import pickle
 import socket
@@ -34,30 +35,26 @@ from shards.errors import (
     SourceError,
 )
 
-SAMPLES = {
-    shards.errors.FormatError: ("a.tar", 5, "no header"),
-    shards.errors.UnsupportedVersionError: ("a.tar", "2.0", "1.0"),
-    shards.errors.DigestMismatchError: ("a.tar", 1, 8, "blake3:0", "blake3:1", "fetch it again"),
-    shards.errors.SizeMismatchError: ("a.tar", 1, 2, "nothing was committed"),
-    shards.errors.RemoteChangedError: ("a.tar", "v1", "v2"),
-    shards.errors.KeyGrammarError: ("a", "no dot"),
-    shards.errors.SampleGroupError: ("a.tar", None, "no sample"),
-    shards.errors.SourceChangedError: ("a.jpg", "1 byte", "2 bytes"),
-    shards.errors.TransformError: ("m:f", "key", "failed"),
-    shards.errors.NoSpaceError: ("/d", 3, 2, 1, "free some"),
-    shards.errors.StoppedError: ("SIGTERM", "stopped"),
-    shards.errors.MissingMemberError: ("key", "jpg", ("png", "txt")),
-}
-"""Class → arguments, for those that take more than a message; their subclasses take the same."""
-
 
 def all_errors():
+    """One of each class, made from what its constructor says it takes."""
     found = [RemoteError("refused", is_transient=False)]
     for error_class in vars(shards.errors).values():
         if isinstance(error_class, type) and issubclass(error_class, ShardferryError):
-            arguments = next((SAMPLES[base] for base in error_class.__mro__ if base in SAMPLES), ("message",))
-            found.append(error_class(*arguments))
+            if error_class.__init__ is Exception.__init__:  # takes anything
+                found.append(error_class("a b"))
+                continue
+            parameters = inspect.signature(error_class).parameters.values()
+            kinds = [parameter.annotation for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+            found.append(error_class(*map(argument_of, kinds)))
     return found
+
+
+def argument_of(kind):
+    examples = {str: "a b", int: 3, bool: True}
+    if kind in examples:
+        return examples[kind]
+    return {"int | None": 3, "collections.abc.Sequence[str]": ("a", "b"), "tuple[str, ...]": ("a", "b")}[str(kind)]
 
 
 @pytest.mark.parametrize("error", all_errors(), ids=lambda error: type(error).__name__)

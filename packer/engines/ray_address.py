@@ -42,7 +42,7 @@ def check_head(address: str | None) -> None:
             "of the cluster, for instance by `ray job submit`, and give --ray-address host:6379"
         )
     if not colon or not host or not port.isdigit():
-        raise EngineError(f"{shown} is no address of a Ray cluster; write host:port, such as head:6379")
+        raise EngineError(f"{shown} is no address of a Ray cluster; give --ray-address host:port, such as head:6379")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS) as connection:
             if os.environ.get("RAY_USE_TLS") == "1":  # Ray greets in another way then

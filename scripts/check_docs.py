@@ -28,7 +28,7 @@ GENERATED_OR_FOREIGN = ("tests/data/", "tests/golden/")
 EVERYDAY_WORDS = frozenset(
     {"row", "id", "field", "part", "suffix", "type", "input", "chunk", "version", "manifest", "storage", "tmp", "temp"}
     | {"state", "job", "pin", "offset", "position", "workers", "threads", "downloaded", "cached", "backend", "uid"}
-    | {"invalid"}
+    | {"invalid", "shuffle", "shuffles"}
 )
 """Words of the glossary's last column that also have a plain meaning; a program cannot tell which one is meant."""
 

@@ -32,11 +32,13 @@ The tree (whose fault it is = the class; worth repeating = ``is_transient``)::
           RemoteMissingError
           RemoteDeniedError
           RemoteBusyError
-        SelectionError              the dataset has nothing of what was selected
           RemoteUnreachableError
+        SelectionError              the dataset has nothing of what was selected
+        ConfigurationError          options contradict one another, or what they are about
         CacheNotWritableError
         UnsupportedEnvironmentError
         NoSpaceError
+        ServeFailedError            a stager that is waited for has given up
         StoppedError                asked to stop (SIGTERM, deadline); partials are kept
       LoadError
         NotStagedError
@@ -406,6 +408,10 @@ class SelectionError(StageError):
     """The dataset has nothing of what was selected."""
 
 
+class ConfigurationError(StageError):
+    """Options contradict one another, or the dataset that they are about."""
+
+
 class CacheNotWritableError(StageError):
     """The cache directory cannot be written by this user."""
 
@@ -459,6 +465,25 @@ class StoppedError(StageError):
 
     def __reduce__(self) -> tuple[type["StoppedError"], tuple[str, str]]:
         return type(self), (self.reason, str(self))
+
+
+class ServeFailedError(StageError):
+    """The stager that was waited for has given up.
+
+    Attributes:
+        code: the exit code that it would have ended with.
+        reason: class of its error.
+        message: its error.
+    """
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        self.code = code
+        self.reason = reason
+        self.message = message
+        super().__init__(f"stage serve has failed: {message}")
+
+    def __reduce__(self) -> tuple[type["ServeFailedError"], tuple[int, str, str]]:
+        return type(self), (self.code, self.reason, self.message)
 
 
 class LoadError(_SentenceError):

@@ -25,6 +25,8 @@ class LeaseFacts:
     """What its stager may still write beside its partials; 0 when it does not run."""
     started_at: str = ""
     """When its stager began, UTC; empty when that is not known."""
+    is_window: bool = False
+    """Whether only what its readers need next is wanted."""
 
     @property
     def is_live(self) -> bool:
@@ -69,6 +71,7 @@ def read_leases(layout: CacheLayout, dataset_id: str) -> list[LeaseFacts]:
                 record.boottime_deadline_seconds - now_seconds if is_valid else 0.0,
                 record.reserved_bytes if is_locked else 0,
                 started_at if isinstance(started_at, str) else "",
+                record.extra.get("is_window") is True,
             )
         )
     return facts

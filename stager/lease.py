@@ -43,12 +43,14 @@ class Lease:
         holder: whose lease it is.
         dataset_id: what it protects.
         ttl_seconds: how long the protection goes on after the last write of the record.
+        is_window: whether only what its readers need next is wanted, see "positions" in ``docs/format.md``.
     """
 
-    def __init__(self, fd: int, holder: str, dataset_id: str, ttl_seconds: float) -> None:
+    def __init__(self, fd: int, holder: str, dataset_id: str, ttl_seconds: float, *, is_window: bool = False) -> None:
         self.holder = holder
         self.dataset_id = dataset_id
         self.ttl_seconds = ttl_seconds
+        self._is_window = is_window
         self._fd = fd
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.reserved_bytes = 0
@@ -66,6 +68,10 @@ class Lease:
         self.reserved_bytes = 0
         self.renew()
 
+    def release(self) -> None:
+        """Let the protection end with this process: whoever used the dataset has ended."""
+        self.ttl_seconds = 0.0
+
     def renew(self) -> None:
         """Let the protection count from now."""
         record = LeaseRecord(
@@ -75,7 +81,7 @@ class Lease:
             dataset_id=self.dataset_id,
             reserved_bytes=self.reserved_bytes,
             is_done=self._is_done,
-            extra={"started_at": self._started_at},
+            extra={"started_at": self._started_at, **({"is_window": True} if self._is_window else {})},
         )
         data = record.to_json()
         # in place: a rename would leave the lock on a file that has no name any more
@@ -123,6 +129,8 @@ def hold_lease(
     holder: str,
     ttl_seconds: float,
     retain: Retain = Retain.LRU,
+    *,
+    is_window: bool = False,
 ) -> Iterator[Lease]:
     """Protect a dataset for the length of a ``with`` block, and for ``ttl_seconds`` after it.
 
@@ -132,6 +140,7 @@ def hold_lease(
         holder: whose lease it is; a number is added when another process uses the name just now.
         ttl_seconds: how long the protection outlives the block.
         retain: what becomes of the dataset when nobody protects it any more.
+        is_window: whether only what its readers need next is wanted.
 
     Raises:
         UnsupportedEnvironmentError: locks do not exclude on this filesystem.
@@ -146,7 +155,7 @@ def hold_lease(
         )
     fd, name = _lock_lease_file(layout, dataset.dataset_id, holder)
     try:
-        lease = Lease(fd, name, dataset.dataset_id, ttl_seconds)
+        lease = Lease(fd, name, dataset.dataset_id, ttl_seconds, is_window=is_window)
         with _hold(dataset):
             lease.renew()
             mark_used(layout, dataset.dataset_id, retain=retain)

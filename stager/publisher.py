@@ -1,9 +1,8 @@
 """Tells others on the node how far this stager is: its live file in the cache."""
 
+import asyncio
 import logging
-import os
 import time
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -11,7 +10,7 @@ from typing import Self
 
 from shards.cache import CacheLayout
 from shards.errors import StageError, printable
-from shards.live_files import OPEN_SECONDS, LiveFile, open_live_file, remove_dead_file
+from shards.live_files import OPEN_SECONDS, LiveFile, open_live_file
 from shards.progress import StageProgress, StageState
 from stager.tracker import Tracker
 
@@ -25,7 +24,7 @@ _MAX_NUMBER = 1000
 
 
 def open_progress(layout: CacheLayout, progress: StageProgress, *, is_numbered: bool) -> "ProgressFile":
-    """Make this stager's file in ``progress/``; what dead ones have left there goes.
+    """Make this stager's file in ``progress/``.
 
     Args:
         layout: of the cache.
@@ -36,7 +35,6 @@ def open_progress(layout: CacheLayout, progress: StageProgress, *, is_numbered: 
         StageError: another stager with this holder's name lives.
         OSError: the file cannot be written.
     """
-    _sweep(layout)
     for number in range(1, _MAX_NUMBER if is_numbered else 2):
         name = progress.holder if number == 1 else f"{progress.holder}.{number}"
         live = open_live_file(layout.progress_path(name), wait_seconds=0 if is_numbered else OPEN_SECONDS)
@@ -46,14 +44,6 @@ def open_progress(layout: CacheLayout, progress: StageProgress, *, is_numbered: 
         f"another stager on this node uses the holder {printable(progress.holder)!r}: wait until it has ended, or give "
         "another --holder"
     )
-
-
-def _sweep(layout: CacheLayout) -> None:
-    with suppress(FileNotFoundError):
-        for name in os.listdir(layout.progress_dir):
-            if name.endswith(".json"):
-                with suppress(OSError):
-                    remove_dead_file(os.path.join(layout.progress_dir, name))
 
 
 class ProgressFile:
@@ -73,23 +63,32 @@ class ProgressFile:
         self.progress = progress
         self._live = live
         self._written_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self.write()
 
     def write(self) -> None:
         """Write the file now. Best effort: staging goes on when its disk is full."""
         self.progress = replace(self.progress, updated_at=_now())
         self._written_at = time.monotonic()
+        self._forget_timer()
         try:
             self._live.write(self.progress.to_json())
         except OSError as error:
             logger.warning("progress not written", extra={"file": self._live.path, "reason": error.strerror})
 
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def show(self, progress: StageProgress) -> None:
-        """Take over a new state; written at once when more than counts have changed, else now and then."""
+        """Take over a new state, within an event loop; written at once when it is more than counts, else soon."""
         before, self.progress = self.progress, progress
         is_news = (before.state, before.is_ready, before.code) != (progress.state, progress.is_ready, progress.code)
         if is_news or time.monotonic() - self._written_at >= WRITE_INTERVAL_SECONDS:
             self.write()
+        elif self._timer is None:  # the last change before a silence is written as well
+            self._timer = asyncio.get_running_loop().call_later(WRITE_INTERVAL_SECONDS, self.write)
 
     def count(self, tracker: Tracker, fetched_bytes: int, *, is_ready: bool) -> None:
         """Take over counts; what is ready once stays ready."""
@@ -118,6 +117,7 @@ class ProgressFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._forget_timer()
         self._live.remove()
 
 

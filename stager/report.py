@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from shardferry.console.units import format_bytes, format_count, format_seconds
 from shards.errors import printable
+from shards.progress import StageProgress
 
 MAX_TERMINATION_BYTES = 1024
 """Kubernetes shares 12 KiB between all containers of a pod and cuts each at 4 KiB."""
@@ -110,6 +111,23 @@ def render_last_words(report: StageReport) -> bytes:
             "seconds": round(report.seconds, 3),
             "retries": report.retries,
             "path": _shorten(report.path),
+        }
+    )
+
+
+def render_ready(progress: StageProgress, seconds: float) -> bytes:
+    """Render the good end of a wait as the termination message."""
+    return _one_line(
+        {
+            "v": 1,
+            "result": "Ready",
+            "code": 0,
+            "id": progress.dataset_id,
+            "shards": progress.num_shards,
+            "ready_shards": progress.num_shards_ready,
+            "ready_bytes": progress.ready_bytes,
+            "seconds": round(seconds, 3),
+            "path": _shorten(progress.path),
         }
     )
 

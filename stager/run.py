@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from shardferry.console import Progress
 from shards.errors import SizeMismatchError, StoppedError
+from shards.manifest import ShardEntry
 from shards.progress import StageProgress, StageState
 from stager.config import StageConfig
 from stager.ending import until_stopped
@@ -16,6 +17,7 @@ from stager.links import check_link, point_link
 from stager.plan import StagePlan, plan_staging
 from stager.prepare import open_cache
 from stager.publisher import ProgressFile, open_progress
+from stager.readiness import EVERYTHING, Minimum
 from stager.remotes.base import Remote
 from stager.remotes.open import open_remote
 from stager.remotes.retry import RetryingRemote
@@ -96,8 +98,8 @@ async def stage_dataset(
                     path=session.dataset.path,
                 )
                 with open_progress(layout, progress, is_numbered=True) as shown:
-                    plan, totals = await _stage_files(session, shown, on_start)
-                _commit(session, plan)
+                    plan, totals = await stage_files(session, shown, EVERYTHING, on_start)
+                commit_if_complete(session, plan)
                 session.lease.finish()
             for link in config.links:
                 point_link(link, session.dataset.path)
@@ -120,16 +122,32 @@ async def stage_dataset(
     )
 
 
-async def _stage_files(
-    session: Session, shown: ProgressFile, on_start: Callable[[Progress], None]
+async def stage_files(
+    session: Session,
+    shown: ProgressFile,
+    minimum: Minimum,
+    on_start: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[StagePlan, FetchTotals]:
-    """Bring every wanted file under its final name; give the plan that was carried out and what it took."""
+    """Bring every wanted file under its final name; give the plan that was carried out and what it took.
+
+    Args:
+        session: the dataset.
+        shown: where others see how far this is.
+        minimum: when training may start.
+        on_start: given what counts the bytes, when fetching begins.
+    """
     wanted = session.published.wanted
     plan = await make_plan(session, wanted)
     await prepare_to_fetch(session, plan)
+    tracker = Tracker(wanted, (step.shard.name for step in plan.steps if not step.is_needed))
+
+    def show(fetched_bytes: int) -> None:
+        is_ready = minimum.is_met(tracker.num_ready, tracker.ready_bytes, is_complete=tracker.is_complete)
+        shown.count(tracker, fetched_bytes, is_ready=is_ready)
+
+    show(0)
     if not plan.needed_steps:
         return plan, FetchTotals()
-    tracker = Tracker(wanted, (step.shard.name for step in plan.steps if not step.is_needed))
     logger.info(
         "staging",
         extra={
@@ -144,18 +162,28 @@ async def _stage_files(
     with Progress("staging", total_bytes=plan.needed_bytes) as progress:
         on_start(progress)
 
-        def show_bytes(num_bytes: int) -> None:
+        def on_bytes(num_bytes: int) -> None:
             progress.advance(num_bytes=num_bytes)
-            shown.count(tracker, fetcher.totals.fetched_bytes, is_ready=tracker.is_complete)
+            show(fetcher.totals.fetched_bytes)
 
-        fetcher = Fetcher(
-            session.remote, session.dataset, session.connections, show_bytes, lambda shard: tracker.add(shard.name)
-        )
+        def on_shard(shard: ShardEntry) -> None:
+            tracker.add(shard.name)
+            show(fetcher.totals.fetched_bytes)
+
+        fetcher = Fetcher(session.remote, session.dataset, session.connections, on_bytes, on_shard)
         return plan, await fetcher.fetch(plan.needed_steps)
 
 
-def _commit(session: Session, plan: StagePlan) -> None:
-    """Say that the dataset is complete, when it is."""
+def commit_if_complete(session: Session, plan: StagePlan) -> None:
+    """Say that the dataset is complete, when it is.
+
+    Args:
+        session: the dataset.
+        plan: was carried out.
+
+    Raises:
+        SizeMismatchError: somebody changed a file of the cache meanwhile.
+    """
     dataset, published = session.dataset, session.published
     if dataset.read_manifest() == published.manifest_data:
         return

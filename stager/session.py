@@ -88,7 +88,14 @@ async def open_session(
     with (
         contextlib.closing(connections),
         explain_not_writable(config.cache_dir),
-        hold_lease(layout, dataset, config.holder, config.lease_ttl_seconds, config.retain) as lease,
+        hold_lease(
+            layout,
+            dataset,
+            config.holder,
+            config.lease_ttl_seconds,
+            config.retain,
+            is_window=config.window_bytes is not None,
+        ) as lease,
     ):
         async with renewing(lease, layout, connections):
             try:

@@ -58,6 +58,7 @@ EXIT_CODES: dict[type[errors.ShardferryError], int] = {
     errors.RemoteDeniedError: EXIT_DENIED,
     errors.RemoteBusyError: EXIT_UNAVAILABLE,
     errors.SelectionError: EXIT_MISSING,
+    errors.ConfigurationError: EXIT_CONFIG,
     errors.CacheNotWritableError: EXIT_NOT_WRITABLE,
     errors.UnsupportedEnvironmentError: EXIT_UNSUPPORTED,
     errors.NoSpaceError: EXIT_NO_SPACE,
@@ -78,10 +79,16 @@ _MACHINE_ERRNOS = frozenset({errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE
 """Faults of the machine, not of the code, even when the operation carried no file name."""
 
 
+TRANSIENT_CODES = frozenset({EXIT_UNAVAILABLE, EXIT_LOCAL_IO, EXIT_DEADLINE, EXIT_NO_SPACE})
+"""Exit codes after which the same command may succeed."""
+
+
 def exit_code_of(error: BaseException) -> int:
     """Give the exit code for an exception that ends a program; 1 means a bug, shown with its traceback."""
     if isinstance(error, errors.StoppedError):
         return _STOP_CODES.get(error.reason, EXIT_DEADLINE)
+    if isinstance(error, errors.ServeFailedError) and error.code:
+        return error.code
     if isinstance(error, errors.ShardferryError):
         return next(EXIT_CODES[base] for base in type(error).__mro__ if base in EXIT_CODES)
     if isinstance(error, click.UsageError):

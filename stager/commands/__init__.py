@@ -13,6 +13,8 @@ from shardferry.console import name_variables
 
 MODULES = {
     "run": "stager.commands.run",
+    "serve": "stager.commands.serve",
+    "wait": "stager.commands.wait",
     "status": "stager.commands.status",
 }
 """Name of a command → module that has it as ``command``, in the order of ``stage --help``."""

@@ -181,7 +181,7 @@ def wait_state(cache, process, state=StageState.STAGED):
 
 
 class Meter(threading.Thread):
-    """Watches the size of what is staged, all the time."""
+    """Watches the size of what is staged, all the time; partials of indexes are holes, and there for a moment."""
 
     def __init__(self, published, cache):
         super().__init__()
@@ -192,7 +192,7 @@ class Meter(threading.Thread):
     def run(self):
         while not self.stop.wait(0.002):
             total = 0
-            for path in [*self.directory.glob("train-*"), *self.directory.glob(".stage/*.partial")]:
+            for path in [*self.directory.glob("train-*"), *self.directory.glob(".stage/*.tar.partial")]:
                 try:
                     total += path.stat().st_size
                 except FileNotFoundError:
@@ -238,7 +238,7 @@ def test_without_a_living_reader_nothing_is_dropped(big, cache, serve):
     held = staged_places(big, cache)
     reader.live.close()  # it dies
     wait_for(lambda: not any((cache / "positions").glob("*/*.json")), "the dead reader's end to be noticed")
-    assert staged_places(big, cache) == held
+    assert staged_places(big, cache) >= held
     # goes on from a checkpoint that is older
     again = Reader(big, cache, spec)
     again.read_epoch(0, start=2)

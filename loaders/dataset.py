@@ -21,7 +21,7 @@ from loaders.foreign.open import open_foreign
 from loaders.place import CACHE_DIR_VARIABLE, DatasetPlace, find_dataset
 from loaders.reader import OpenShard
 from loaders.sample import Sample
-from loaders.split import SplitReader, list_shard_files
+from loaders.split import OpenCounts, SplitReader, list_shard_files
 from shards.errors import LoadError, ManifestFormatError, NotStagedError, printable
 from shards.files import read_regular_file
 from shards.manifest import MAX_MANIFEST_BYTES, Manifest, SplitEntry
@@ -115,6 +115,16 @@ class Dataset:
     def shards(self) -> tuple[ShardFile, ...]:
         """The shards of the whole split, in order, also when this is a slice."""
         return self._reader.shards
+
+    @property
+    def numbers(self) -> range:
+        """Which samples of the split these are, in their order."""
+        return self._numbers
+
+    @property
+    def opens(self) -> OpenCounts:
+        """What opening shards has cost in this process so far, for all datasets over the same split."""
+        return self._reader.opens
 
     @property
     def is_whole_split(self) -> bool:

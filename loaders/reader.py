@@ -131,6 +131,39 @@ class OpenShard:
             members[self._extensions[self._codes[member]]] = data
         return members
 
+    @property
+    def verifies_crc(self) -> bool:
+        """Whether reads check the CRC-32C."""
+        return self._verify_crc
+
+    def read_unverified(self, row: int, extension: str) -> tuple[int, bytes] | None:
+        """Copy a member's bytes without checking them; None when the sample has no such member.
+
+        Returns:
+            The member's place, for :meth:`check`, and its bytes.
+
+        Raises:
+            SizeMismatchError: the shard was cut after it was opened.
+        """
+        member = self._find_member(row, extension)
+        if member is None:
+            return None
+        data = pread(self._fd, self._sizes[member], self._offsets[member])
+        return member, data if len(data) == self._sizes[member] else self._read_rest(member, data)
+
+    def check(self, member: int, row: int, data: bytes) -> None:
+        """Check a member's CRC-32C.
+
+        Args:
+            member: from :meth:`read_unverified`.
+            row: of its sample.
+            data: its bytes.
+
+        Raises:
+            DigestMismatchError: it does not match.
+        """
+        self._check_crc(member, row, data)
+
     def prefetch(self, row: int) -> None:
         """Ask the kernel to read a sample from the disk in the background. Costs about a microsecond."""
         first, end = self._first[row], self._first[row + 1]

@@ -14,9 +14,10 @@ Rules:
 import itertools
 import os
 import resource
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from loaders.files import ShardFile
 from loaders.reader import OpenShard
@@ -27,6 +28,15 @@ from shards.manifest import ShardEntry
 
 MAX_OPEN_SHARDS = 4096
 """Open at once in a process. Each costs a file descriptor, and some 10 KB for what its index needs."""
+
+
+class OpenCounts(NamedTuple):
+    """What opening shards has cost in a process."""
+
+    process: int = -1
+    """Process id: a forked child begins at nothing."""
+    num_opens: int = 0
+    seconds: float = 0.0
 
 
 class _PickledState(TypedDict):
@@ -55,6 +65,7 @@ class SplitReader:
         self._max_open = _max_open_shards()
         self._lease: HeldDataset | None = None
         self._is_closed = False
+        self._opens = OpenCounts()
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -159,9 +170,18 @@ class SplitReader:
                 self._open.pop(next(iter(self._open)), None)
             except (StopIteration, RuntimeError):
                 break
+        started = time.perf_counter()
         shard = OpenShard(self.shards[shard_index], verify_crc=self._verify_crc)
         self._open[shard_index] = shard
+        _, num_opens, seconds = self.opens
+        self._opens = OpenCounts(os.getpid(), num_opens + 1, seconds + time.perf_counter() - started)
         return shard
+
+    @property
+    def opens(self) -> OpenCounts:
+        """What opening shards has cost in this process so far."""
+        process = os.getpid()
+        return self._opens if self._opens.process == process else OpenCounts(process)
 
 
 def _max_open_shards() -> int:

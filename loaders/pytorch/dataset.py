@@ -1,35 +1,17 @@
-"""Packed datasets as map-style PyTorch datasets, for ``torch.utils.data.DataLoader``.
+"""Packed datasets as map-style PyTorch datasets.
 
-::
-
-    from loaders.pytorch import ShardDataset
-
-    def decode(sample):                       # at the top level of a module, so that workers can import it
-        image = PIL.Image.open(io.BytesIO(sample["jpg"]))
-        return to_tensor(image), int(sample["cls"])
-
-    dataset = ShardDataset("/data/flowers", split="train", transform=decode)
-    loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=4)
-
-This module alone imports torch. Worker processes get the dataset by fork or by pickle (spawn, forkserver) and open the
-shards on first use; shuffling, batching, samplers and persistent workers are PyTorch's own.
+Worker processes get a dataset by fork or by pickle (spawn, forkserver) and open the shards on first use.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
-from loaders.dataset import Dataset, open_dataset
-from loaders.sample import Sample
+import torch.utils.data
 
-try:
-    import torch.utils.data
-except ModuleNotFoundError as error:
-    if error.name is None or error.name.partition(".")[0] != "torch":
-        raise
-    raise ModuleNotFoundError(
-        "loaders.pytorch needs PyTorch, which is not installed: pip install 'shardferry[torch]'", name="torch"
-    ) from None
+from loaders.dataset import Dataset, open_dataset
+from loaders.metered import ReadMeter, metered_samples
+from loaders.sample import Sample
 
 Item = TypeVar("Item")
 
@@ -89,9 +71,22 @@ class ShardDataset(torch.utils.data.Dataset[Item], Generic[Item]):
 
     def __getitems__(self, positions: Sequence[int]) -> list[Item]:
         """Give the items of a whole batch, all read from the disk at once; PyTorch calls this when it is there."""
+        if type(self).__getitem__ is not ShardDataset.__getitem__:
+            return [self[position] for position in positions]
         dataset, transform = self.dataset, self.transform
         dataset.prefetch(positions)
         return [transform(dataset[position]) for position in positions]
+
+    def metered_items(self, positions: Sequence[int], meter: ReadMeter) -> Sequence[Item]:
+        """Give the items of a batch like :meth:`__getitems__`, and add what the reads cost to a meter.
+
+        In a subclass that makes its items itself, their reads are not seen.
+        """
+        kind = type(self)
+        if kind.__getitem__ is not ShardDataset.__getitem__ or kind.__getitems__ is not ShardDataset.__getitems__:
+            return self.__getitems__(positions)
+        self.dataset.prefetch(positions)
+        return [self.transform(sample) for sample in metered_samples(self.dataset, positions, meter)]
 
 
 def collate_ragged(items: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

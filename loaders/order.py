@@ -151,7 +151,11 @@ class RankEpoch:
         return min(start + num_samples * self._topology.world_size, self.num_positions)
 
 
-def mixing_quality(order: DatasetOrder, window_samples: int = 1000) -> float:
+MIXING_SAMPLES = 1000
+"""Consecutive samples that are looked at to tell how well an order mixes; a tenth of a smaller dataset."""
+
+
+def mixing_quality(order: DatasetOrder) -> float:
     """Tell how well an order mixes the shards, 0 to 1.
 
     The distinct shards that are expected among consecutive samples, divided by what a perfect shuffle shows: the
@@ -160,16 +164,16 @@ def mixing_quality(order: DatasetOrder, window_samples: int = 1000) -> float:
 
     Args:
         order: of the dataset; shards are taken as equally big.
-        window_samples: consecutive samples that are looked at.
     """
     num_shards = sum(1 for samples in order.shard_samples if samples)
     if num_shards <= 1 or order.spec.shuffle == "full":
         return 1.0
+    looked_at = min(MIXING_SAMPLES, max(order.num_samples // 10, 2))
     shard_size = order.num_samples / num_shards
     width = min(order.spec.window_shards, num_shards) if order.spec.shuffle == "block" else 1
-    windows = max(1.0, window_samples / (shard_size * width))
-    seen = _expected_distinct(width, window_samples / windows) * windows
-    return min(1.0, seen / _expected_distinct(num_shards, min(window_samples, order.num_samples)))
+    windows = max(1.0, looked_at / (shard_size * width))
+    seen = _expected_distinct(width, looked_at / windows) * windows
+    return min(1.0, seen / _expected_distinct(num_shards, looked_at))
 
 
 def _expected_distinct(groups: int, draws: float) -> float:

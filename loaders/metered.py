@@ -38,6 +38,10 @@ class MeteredShard:
         """Give the key of a sample."""
         return self._shard.key(row)
 
+    def origin(self, row: int) -> str:
+        """Say where a sample lies, for messages."""
+        return self._shard.origin(row)
+
     def extensions(self, row: int) -> tuple[str, ...]:
         """Give the extensions of a sample's members, in shard order."""
         return self._shard.extensions(row)

@@ -36,9 +36,10 @@ except ModuleNotFoundError as error:
     ) from None
 
 from loaders.pytorch.dataloader import DataLoader
-from loaders.pytorch.dataset import KEY_FIELD, ShardDataset, collate_ragged, sample_to_dict
+from loaders.pytorch.dataset import ShardDataset, collate_ragged
 from loaders.pytorch.samplers import ShardBatchSampler, ShardSampler
 from loaders.pytorch.stream import ShardStream
+from loaders.sample import KEY_FIELD, sample_to_dict
 
 __all__ = [
     "KEY_FIELD",

@@ -11,17 +11,9 @@ import torch.utils.data
 
 from loaders.dataset import Dataset, open_dataset
 from loaders.metered import ReadMeter, metered_samples
-from loaders.sample import Sample
+from loaders.sample import Sample, sample_to_dict
 
 Item = TypeVar("Item")
-
-KEY_FIELD = "__key__"
-"""Field of a sample's key among its members, as webdataset and our TFRecords call it."""
-
-
-def sample_to_dict(sample: Sample) -> dict[str, str | bytes]:
-    """Turn a sample into ``{"__key__": key, extension: bytes, …}``, members in shard order."""
-    return {KEY_FIELD: sample.key, **sample.to_dict()}
 
 
 class ShardDataset(torch.utils.data.Dataset[Item], Generic[Item]):

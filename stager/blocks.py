@@ -5,8 +5,10 @@ bytes that its digest promises, so two processes that write the same block of th
 """
 
 import os
+from typing import Self
 
 from shards.digests import block_digest, digest_text
+from shards.direct import ALIGNMENT_BYTES, NOT_DIRECT, reopen_direct
 
 
 def read_into(fd: int, offset: int, view: memoryview) -> int:
@@ -32,19 +34,53 @@ def has_block(fd: int, offset: int, view: memoryview, expected: bytes) -> bool:
     return read_into(fd, offset, view) == len(view) and block_digest(view) == expected
 
 
-def write_verified(fd: int, offset: int, view: memoryview, expected: bytes) -> bytes:
-    """Write a block if its digest is the expected one, and give the digest that it has.
+class BlockWriter:
+    """Writes blocks into a file from any thread, past the page cache where that can be done; a context manager.
+
+    The trainer reads a shard later, and mostly more of them than memory holds; until then their pages would only push
+    out others, and be charged to the stager's container.
 
     Args:
-        fd: the file.
-        offset: where the block starts.
-        view: the block.
-        expected: raw digest; on another one nothing is written.
+        fd: the file, open for writing; stays open.
     """
-    actual = block_digest(view)
-    if actual == expected:
-        write_at(fd, offset, view)
-    return actual
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._direct_fd = reopen_direct(fd, os.O_WRONLY)
+        self._is_direct = self._direct_fd is not None
+
+    def write_verified(self, offset: int, view: memoryview, expected: bytes) -> bytes:
+        """Write a block if its digest is the expected one, and give the digest that it has.
+
+        Args:
+            offset: where the block starts.
+            view: the block.
+            expected: raw digest; on another one nothing is written.
+        """
+        actual = block_digest(view)
+        if actual == expected:
+            done = self._write_direct(offset, view[: len(view) - len(view) % ALIGNMENT_BYTES])
+            write_at(self._fd, offset + done, view[done:])
+        return actual
+
+    def _write_direct(self, offset: int, view: memoryview) -> int:
+        """Write what can be; gives how many bytes from the start were."""
+        done = 0
+        while self._is_direct and self._direct_fd is not None and done < len(view):
+            try:
+                done += os.pwrite(self._direct_fd, view[done:], offset + done)
+            except OSError as error:
+                if error.errno not in NOT_DIRECT:
+                    raise
+                self._is_direct = False  # it took the flag and refuses this write
+        return done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._direct_fd is not None:
+            os.close(self._direct_fd)
 
 
 def write_at(fd: int, offset: int, view: memoryview) -> None:

@@ -21,7 +21,7 @@ from shards.digests import BlockHasher, block_ranges, digest_text
 from shards.errors import DigestMismatchError, NoSpaceError, SizeMismatchError
 from shards.files import free_bytes
 from shards.manifest import ShardEntry
-from stager.blocks import data_extents, has_block, whole_file_digest, write_verified
+from stager.blocks import BlockWriter, data_extents, has_block, whole_file_digest
 from stager.cache import DatasetDirectory
 from stager.claims import Claim, ClaimState, IndexClaim
 from stager.connections import Backlog, Connections, Promise
@@ -175,13 +175,15 @@ class Fetcher:
         blocks = blocks_of(shard.size_bytes, self._connections.block_bytes)
         present = await self._check_partial(claim, blocks, digests)
         promised.begin(len(present))
-        async with task_group() as group:
-            for block in blocks:
-                if block.number in present:
-                    continue
-                buffer = await self._connections.take()
-                promised.begin(1)
-                group.create_task(self._fetch_block(claim, block, digests[block.number], version, buffer))
+        with await self._connections.on_disk(BlockWriter, claim.fd) as writer:
+            async with task_group() as group:
+                for block in blocks:
+                    if block.number in present:
+                        continue
+                    buffer = await self._connections.take()
+                    promised.begin(1)
+                    fetch = self._fetch_block(claim.name, writer, block, digests[block.number], version, buffer)
+                    group.create_task(fetch)
 
     async def _check_partial(self, claim: Claim, blocks: Sequence[Block], digests: Sequence[bytes]) -> set[int]:
         """Hash what an earlier run left; give the numbers of the blocks that are right."""
@@ -205,16 +207,21 @@ class Fetcher:
         return present
 
     async def _fetch_block(
-        self, claim: Claim, block: Block, expected: bytes, version: RemoteVersion, buffer: memoryview
+        self,
+        name: str,
+        writer: BlockWriter,
+        block: Block,
+        expected: bytes,
+        version: RemoteVersion,
+        buffer: memoryview,
     ) -> None:
-        name = claim.name
         actual = b""
         try:
             with buffer[: block.size_bytes] as view:
                 for _ in range(TRIES_PER_BLOCK):
                     await self._remote.read_range(name, block.offset, view, version)
                     self.totals.fetched_bytes += block.size_bytes
-                    actual = await self._connections.on_disk(write_verified, claim.fd, block.offset, view, expected)
+                    actual = await self._connections.on_disk(writer.write_verified, block.offset, view, expected)
                     if actual == expected:
                         self._on_bytes(block.size_bytes)
                         return

@@ -4,8 +4,9 @@ Rules:
     * Each range opens the file anew. An open is one round trip beside 8 MiB of data, and in exchange there is no
       descriptor that can go stale (ESTALE) and a file that was replaced under its name is noticed at once.
     * The file is compared with the wanted version before and after the bytes are read.
-    * Pages that were read are given back to the kernel: a shard is read once, and the memory of the container (page
-      cache is charged to it) is better spent on what the training will read.
+    * A shard is read once, and the memory of the container (page cache is charged to it) is better spent on what the
+      training will read. So what was not in the page cache does not stay there; what was, somebody else has use for,
+      and it stays.
 """
 
 import errno
@@ -13,6 +14,7 @@ import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
+from shards.direct import ALIGNMENT_BYTES, NOT_DIRECT, reopen_direct
 from shards.errors import (
     RemoteBusyError,
     RemoteChangedError,
@@ -21,6 +23,7 @@ from shards.errors import (
     RemoteMissingError,
     printable,
 )
+from stager.page_cache import is_cached
 from stager.remotes.base import RemoteVersion
 from stager.threads import run_in_thread
 
@@ -73,15 +76,49 @@ class PosixRemote:
             raise _remote_error(error, path) from error
         try:
             _check_version(os.fstat(fd), path, version)
-            # one announced range lets a network mount ask for all of it at once
-            os.posix_fadvise(fd, offset, len(buffer), os.POSIX_FADV_WILLNEED)
-            _fill(fd, offset, buffer, path)
-            os.posix_fadvise(fd, offset, len(buffer), os.POSIX_FADV_DONTNEED)
+            if len(buffer) == 0 or is_cached(fd, offset, len(buffer)):
+                _fill(fd, offset, buffer, path)
+            else:
+                _read_uncached(fd, offset, buffer, path)
             _check_version(os.fstat(fd), path, version)
         except OSError as error:
             raise _remote_error(error, path) from error
         finally:
             os.close(fd)
+
+
+def _read_uncached(fd: int, offset: int, buffer: memoryview, path: str) -> None:
+    """Read what the page cache does not have, and leave nothing there."""
+    direct_fd = reopen_direct(fd, os.O_RDONLY)
+    done = 0
+    if direct_fd is not None:
+        try:
+            done = _read_direct(direct_fd, offset, buffer)
+        finally:
+            os.close(direct_fd)
+    if done < len(buffer):
+        start, rest = offset + done, len(buffer) - done
+        # one announced range lets a network mount ask for all of it at once
+        os.posix_fadvise(fd, start, rest, os.POSIX_FADV_WILLNEED)
+        _fill(fd, start, buffer[done:], path)
+        os.posix_fadvise(fd, start, rest, os.POSIX_FADV_DONTNEED)
+
+
+def _read_direct(fd: int, offset: int, buffer: memoryview) -> int:
+    """Read past the page cache; gives how many bytes from the start could be, in whole pages."""
+    wanted = len(buffer) - len(buffer) % ALIGNMENT_BYTES
+    done = 0
+    while done < wanted:
+        try:
+            count = os.preadv(fd, [buffer[done:wanted]], offset + done)
+        except OSError as error:
+            if error.errno not in NOT_DIRECT:
+                raise
+            break
+        done += count - count % ALIGNMENT_BYTES
+        if count < ALIGNMENT_BYTES:
+            break
+    return done
 
 
 def _fill(fd: int, offset: int, buffer: memoryview, path: str) -> None:

@@ -51,7 +51,10 @@ class Lease:
         self.dataset_id = dataset_id
         self.ttl_seconds = ttl_seconds
         self._is_window = is_window
-        self._fd = fd
+        self.fd = fd
+        """The lease file; the lock belongs to it."""
+        self.is_released = False
+        """Whether its user is done with the dataset."""
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.reserved_bytes = 0
         """What this stager may still write beside its partials."""
@@ -71,6 +74,7 @@ class Lease:
     def release(self) -> None:
         """Let the protection end with this process: whoever used the dataset has ended."""
         self.ttl_seconds = 0.0
+        self.is_released = True
 
     def renew(self) -> None:
         """Let the protection count from now."""
@@ -85,9 +89,9 @@ class Lease:
         )
         data = record.to_json()
         # in place: a rename would leave the lock on a file that has no name any more
-        os.pwrite(self._fd, data, 0)
-        os.ftruncate(self._fd, len(data))
-        os.fsync(self._fd)
+        os.pwrite(self.fd, data, 0)
+        os.ftruncate(self.fd, len(data))
+        os.fsync(self.fd)
 
     def hand_over(self) -> None:
         """Let the protection count from now, whatever came of the staging. Best effort: the end is near already."""
@@ -162,10 +166,48 @@ def hold_lease(
             try:
                 yield lease
             finally:
-                mark_used(layout, dataset.dataset_id)
+                mark_used(layout, dataset.dataset_id, is_released=lease.is_released)
                 lease.hand_over()
     finally:
         os.close(fd)
+
+
+def take_lease(layout: CacheLayout, dataset_id: str, holder: str, ttl_seconds: float) -> Lease:
+    """Lock a lease file on a dataset and write it; the lock stays until its descriptor is closed.
+
+    Args:
+        layout: of the cache.
+        dataset_id: of a dataset that this process holds already.
+        holder: whose lease it is; a number is added when another process uses the name just now.
+        ttl_seconds: how long the protection outlives the process.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    fd, name = _lock_lease_file(layout, dataset_id, holder)
+    lease = Lease(fd, name, dataset_id, ttl_seconds)
+    try:
+        lease.renew()
+    except BaseException:
+        os.close(fd)
+        raise
+    return lease
+
+
+def release_lease(layout: CacheLayout, dataset_id: str, holder: str) -> bool:
+    """End the protection that a process which has ended left behind; False when the process still runs.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    fd = _open_locked(layout, dataset_id, holder)
+    if fd is None:
+        return False
+    try:
+        Lease(fd, holder, dataset_id, 0.0).finish()
+    finally:
+        os.close(fd)
+    return True
 
 
 def _hold(dataset: DatasetDirectory) -> HeldDataset:

@@ -23,6 +23,7 @@ from shards.errors import ShardferryError, StoppedError
 from shards.progress import StageProgress, StageState
 from stager.config import StageConfig
 from stager.ending import until_stopped
+from stager.hold import clean_quietly
 from stager.http import Page, ProbeServer, probe_page
 from stager.last_words import THREAD_PREFIX
 from stager.links import check_link, point_link
@@ -30,7 +31,6 @@ from stager.metrics import CONTENT_TYPE, render_metrics
 from stager.prepare import explain_not_writable, open_cache
 from stager.publisher import ProgressFile, open_progress
 from stager.readiness import EVERYTHING, Minimum
-from stager.reclaim import clean
 from stager.remotes.base import Remote
 from stager.remotes.retry import RetryPolicy
 from stager.run import commit_if_complete, open_source, stage_files
@@ -100,14 +100,9 @@ def run_serve(
 
 def _clean_up(layout: CacheLayout, config: StageConfig) -> None:
     """Remove what nobody needs now that training has ended. Whoever comes next goes on with what takes too long."""
-
-    def work() -> None:
-        try:
-            clean(layout, config.space)
-        except (ShardferryError, OSError) as error:
-            logger.warning("cache not cleaned", extra={"error": str(error)})
-
-    thread = threading.Thread(target=work, name=f"{THREAD_PREFIX}clean", daemon=True)
+    thread = threading.Thread(
+        target=clean_quietly, args=(layout, config.space, CLEAN_SECONDS), name=f"{THREAD_PREFIX}clean", daemon=True
+    )
     thread.start()
     thread.join(CLEAN_SECONDS)
 

@@ -15,6 +15,8 @@ MODULES = {
     "run": "stager.commands.run",
     "serve": "stager.commands.serve",
     "wait": "stager.commands.wait",
+    "hold": "stager.commands.hold",
+    "release": "stager.commands.release",
     "status": "stager.commands.status",
 }
 """Name of a command → module that has it as ``command``, in the order of ``stage --help``."""

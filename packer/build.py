@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Protocol
 
 from packer.begun import BASE_NAME
 from packer.config import PackConfig
 from packer.destination import hold_destination
-from packer.engines.local import LocalProcesses, run_in_process
+from packer.engines.local import run_in_process, start_processes
 from packer.engines.names import EngineName
 from packer.engines.work import Engine, Setting
 from packer.locations import directory_of, is_url, without_credentials
@@ -100,13 +100,16 @@ def build(config: PackConfig, preview: Preview, stop: StopFlag, open_progress: O
         options["append_to"] = base.manifest.dataset_id
     saved = summarize_plan(plan, options)
     with _hold(config.destination) as destination:
-        manifest = _begin(destination, plan, saved, overwrite=config.overwrite)
+        is_begun, manifest = _begin(destination, plan, saved, overwrite=config.overwrite)
         if manifest is not None:
             return BuildReport.of(config, manifest, preview.skips, num_kept=manifest.num_shards, is_new=False)
         try:
-            if base is not None:
-                open_store(config.destination).put(f"{STATE_NAME}/{BASE_NAME}", base.manifest.to_json())
-            results = _finish_shards(config, preview, destination, stop, open_progress)
+            with _open_engine(config, plan) as engine:  # its processes start while the plan is saved
+                if not is_begun:
+                    destination.save_plan(plan, saved)
+                if base is not None:
+                    open_store(config.destination).put(f"{STATE_NAME}/{BASE_NAME}", base.manifest.to_json())
+                results = _finish_shards(config, preview, destination, engine, stop, open_progress)
             if config.engine is EngineName.RAY:  # workers died and their shards were begun again: partials may be left
                 destination.remove_partials()
             preview = replace(preview, skips=settle_transform(plan, results, preview.skips))
@@ -158,8 +161,10 @@ def _hold(location: str) -> AbstractContextManager[Destination]:
     return hold_objects(location)
 
 
-def _begin(destination: Destination, plan: PackPlan, saved: SavedPlan, *, overwrite: bool) -> Manifest | None:
-    """Make the destination ready for the plan; gives the manifest if all was done before."""
+def _begin(
+    destination: Destination, plan: PackPlan, saved: SavedPlan, *, overwrite: bool
+) -> tuple[bool, Manifest | None]:
+    """Make the destination ready; gives whether this plan was begun before, and the manifest if all of it was done."""
     is_begun = False
     if overwrite:
         destination.clear()
@@ -168,17 +173,20 @@ def _begin(destination: Destination, plan: PackPlan, saved: SavedPlan, *, overwr
     manifest = destination.read_manifest() if is_begun else None
     if manifest is not None:
         if destination.is_complete(manifest):
-            return manifest
+            return True, manifest
         destination.withdraw_manifest()
     destination.remove_partials()
     destination.check_space(_missing_bytes(plan, destination))
-    if not is_begun:
-        destination.save_plan(plan, saved)
-    return None
+    return is_begun, None
 
 
 def _finish_shards(
-    config: PackConfig, preview: Preview, destination: Destination, stop: StopFlag, open_progress: OpenProgress
+    config: PackConfig,
+    preview: Preview,
+    destination: Destination,
+    engine: Engine,
+    stop: StopFlag,
+    open_progress: OpenProgress,
 ) -> Mapping[int, ShardResult]:
     plan = preview.plan
     directory = config.destination if is_url(config.destination) else os.path.abspath(destination.path)
@@ -188,20 +196,20 @@ def _finish_shards(
         def report(num_samples: int, num_bytes: int) -> None:
             progress.advance(num_samples=num_samples, num_bytes=num_bytes)
 
-        return _choose_engine(config, plan)(plan, setting, report, stop.check)
+        return engine(plan, setting, report, stop.check)
 
 
-def _choose_engine(config: PackConfig, plan: PackPlan) -> Engine:
+def _open_engine(config: PackConfig, plan: PackPlan) -> AbstractContextManager[Engine]:
     files = plan.content.files
     if config.engine is EngineName.RAY:
         from packer.engines.ray import RayCluster  # noqa: PLC0415 (Ray is loaded only where it is used)
 
-        return RayCluster(config.ray_address, config.jobs)
+        return nullcontext(RayCluster(config.ray_address, config.jobs))
     worthwhile = 1 + len(files) // _FILES_PER_JOB + files.size_bytes // _BYTES_PER_JOB
     if config.transform is not None:  # what a user's function costs is unknown, and often much
         worthwhile = len(plan.shards)
     num_jobs = min(config.jobs or min(usable_cpus(), worthwhile), len(plan.shards))
-    return run_in_process if num_jobs <= 1 else LocalProcesses(num_jobs)
+    return nullcontext(run_in_process) if num_jobs <= 1 else start_processes(num_jobs)
 
 
 def _missing_bytes(plan: PackPlan, destination: Destination) -> int:

@@ -14,13 +14,12 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
-from packer.engines.work import Setting
+from packer.engines.work import Engine, Setting
 from packer.plan import PackPlan, ShardPlan
 from packer.stop import SIGNALS, StopFlag
 from packer.task import finish_shard, work_order
@@ -51,11 +50,25 @@ def run_in_process(
     return results
 
 
-@dataclass(frozen=True, slots=True)
-class LocalProcesses:
-    """An engine of several processes on this machine."""
+@contextlib.contextmanager
+def start_processes(num_jobs: int) -> Iterator[Engine]:
+    """Give an engine of several processes, which start while the caller has other things to do."""
+    workers: list[_Worker] = []
+    try:
+        workers.extend(_Worker() for _ in range(num_jobs))
+        yield _LocalProcesses(workers)
+    finally:
+        for worker in workers:  # they have ended, but for those without work, or after an error
+            worker.stop()
+        for worker in workers:
+            worker.end()
 
-    num_jobs: int
+
+class _LocalProcesses:
+    """An engine of processes that were started before."""
+
+    def __init__(self, workers: "Sequence[_Worker]") -> None:
+        self._workers = workers
 
     def __call__(
         self, plan: PackPlan, setting: Setting, report: ReportProgress, check: Callable[[], None]
@@ -63,42 +76,36 @@ class LocalProcesses:
         """Finish all shards; see :class:`packer.engines.work.Engine`."""
         waiting = work_order(plan, setting.directory)[::-1]
         results: dict[int, ShardResult] = {}
-        workers: dict[Connection, _Worker] = {}
-        try:
-            for _ in range(min(self.num_jobs, len(waiting))):
-                worker = _Worker(setting)
-                workers[worker.connection] = worker
-                worker.give(plan, waiting.pop())
-            while workers:
-                for connection in multiprocessing.connection.wait(list(workers), timeout=POLL_SECONDS):
-                    worker = workers[connection]  # type: ignore[index]
-                    message = worker.receive(plan)
-                    if isinstance(message, tuple):
-                        report(*message)
-                        continue
-                    results[worker.shard_number] = message
-                    if waiting:
-                        worker.give(plan, waiting.pop())
-                    else:
-                        worker.dismiss()
-                        del workers[worker.connection]
-                check()
-        finally:
-            for worker in workers.values():  # only after an error
-                worker.stop()
-            for worker in workers.values():
-                worker.end()
+        workers = {worker.connection: worker for worker in self._workers[: len(waiting)]}
+        for worker in workers.values():
+            worker.prepare(plan, setting)
+        for worker in workers.values():
+            worker.give(plan, waiting.pop())
+        while workers:
+            for connection in multiprocessing.connection.wait(list(workers), timeout=POLL_SECONDS):
+                worker = workers[connection]  # type: ignore[index]
+                message = worker.receive(plan)
+                if isinstance(message, tuple):
+                    report(*message)
+                    continue
+                results[worker.shard_number] = message
+                if waiting:
+                    worker.give(plan, waiting.pop())
+                else:
+                    worker.dismiss()
+                    del workers[worker.connection]
+            check()
         return results
 
 
 class _Worker:
     """The parent's view of one worker process."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.shard_number = -1
-        self.process: SpawnProcess = context.Process(target=_work, args=(theirs, setting), daemon=True)
+        self.process: SpawnProcess = context.Process(target=_work, args=(theirs,), daemon=True)
         resource_tracker.ensure_running()  # its start unblocks signals
         # a signal that arrives before the worker has its handlers would end it with a traceback
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -108,13 +115,14 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
+    def prepare(self, plan: PackPlan, setting: Setting) -> None:
+        """Hand over what is the same for all shards."""
+        self._send(plan, setting)
+
     def give(self, plan: PackPlan, number: int) -> None:
         """Hand over the next shard."""
         self.shard_number = number
-        try:
-            self.connection.send(plan.shard_plan(number))
-        except OSError as error:
-            raise self._died(plan) from error
+        self._send(plan, plan.shard_plan(number))
 
     def receive(self, plan: PackPlan) -> ShardResult | tuple[int, int]:
         """Take the next message: progress, or the shard's result.
@@ -150,6 +158,12 @@ class _Worker:
             self.process.join()
         self.connection.close()
 
+    def _send(self, plan: PackPlan, value: Setting | ShardPlan) -> None:
+        try:
+            self.connection.send(value)
+        except OSError as error:
+            raise self._died(plan) from error
+
     def _died(self, plan: PackPlan) -> PackError:
         self.process.join(STOP_SECONDS)
         code = self.process.exitcode
@@ -157,14 +171,15 @@ class _Worker:
         advice = (
             "; that is what the kernel does when memory runs out: try fewer --jobs" if code == -signal.SIGKILL else ""
         )
-        name = plan.shards[self.shard_number].name
+        what = (
+            f"the process that packed {plan.shards[self.shard_number].name}" if self.shard_number >= 0 else "a process"
+        )
         return PackError(
-            f"the process that packed {name} was ended {cause}{advice}; "
-            "finished shards are kept, run the same command again to go on"
+            f"{what} was ended {cause}{advice}; finished shards are kept, run the same command again to go on"
         )
 
 
-def _work(connection: Connection, setting: Setting) -> None:
+def _work(connection: Connection) -> None:
     """The worker process: finish shard after shard until told to end."""
     stop = StopFlag(is_patient=True)
     with stop.set_by_signals():
@@ -175,19 +190,20 @@ def _work(connection: Connection, setting: Setting) -> None:
             stop.check()
             connection.send((num_samples, num_bytes))
 
-        with ShardWriter(setting.origin, setting.read_threads, report) as writer:
-            try:
+        try:
+            setting: Setting = connection.recv()
+            with ShardWriter(setting.origin, setting.read_threads, report) as writer:
                 while True:
                     plan: ShardPlan | None = connection.recv()
                     if plan is None:
                         return
                     connection.send(finish_shard(writer, plan, setting.directory, report))
-            except (EOFError, ConnectionError):
-                return  # the parent has given up
-            except Exception as error:  # noqa: BLE001 (it is raised again in the parent)
-                error.add_note(f"in the packer process {os.getpid()}:\n{traceback.format_exc()}")
-                with contextlib.suppress(ConnectionError):  # a parent that has given up wants no reason
-                    connection.send(error)
+        except (EOFError, ConnectionError):
+            return  # the parent has given up
+        except Exception as error:  # noqa: BLE001 (it is raised again in the parent)
+            error.add_note(f"in the packer process {os.getpid()}:\n{traceback.format_exc()}")
+            with contextlib.suppress(ConnectionError):  # a parent that has given up wants no reason
+                connection.send(error)
 
 
 def _end_with_parent() -> None:

@@ -17,7 +17,7 @@ from packer.stores.directory import DirectoryStore
 from shards.digests import BlockHasher
 from shards.errors import SizeMismatchError
 
-CONTENT = random.Random(5).randbytes(256 * 1024)
+CONTENT = random.Random(5).randbytes(1024 * 1024)
 
 
 def is_direct(directory):

@@ -86,6 +86,7 @@ requirements:
 	@$(BOOTSTRAP) any
 
 include tests/ceph/ceph.mk
+include tests/interop/interop.mk
 include tests/datasets/datasets.mk
 include tests/ray/ray.mk
 include benchmarks/bench.mk

@@ -12,6 +12,11 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 
+def pytest_addoption(parser):
+    """Let the slower tiers be made longer: ``make test-slow ARGS="--kills 20"``."""
+    parser.addoption("--kills", type=int, default=4, help="builds that each test of kill rounds kills (default: 4)")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _others_may_pass(tmp_path_factory):
     """Let other users reach the tests' files: some tests run programs as one, and pytest's directories are 0700."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MODULES = {
     "adopt": "packer.commands.adopt",
     "cat": "packer.commands.cat",
+    "dali-index": "packer.commands.dali_index",
     "extract": "packer.commands.extract",
     "inspect": "packer.commands.inspect",
     "ls": "packer.commands.ls",

@@ -1,12 +1,17 @@
 """Small source trees, and `pack` as a user runs it."""
 
+import contextlib
 import logging
 import os
+import socket
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +30,9 @@ from shards.manifest import Manifest
 
 MakePlan = Callable[..., PackPlan]
 PACK = os.path.join(os.path.dirname(sys.executable), "pack")
+
+_START_SECONDS = 30
+"""For an S3 server."""
 
 MakeTree = Callable[..., str]
 RunPack = Callable[..., subprocess.CompletedProcess[str]]
@@ -166,3 +174,53 @@ def many_files() -> dict[str, bytes]:
         files[f"{stem}.jpg"] = bytes((number * 7 + i) % 251 for i in range(number * 53 % 4000))
         files[f"{stem}.json"] = b'{"number": %d}' % number
     return files
+
+
+@pytest.fixture(scope="module")
+def s3_environment() -> Iterator[dict[str, str]]:
+    """An S3 server on loopback, and the variables by which any S3 client finds it."""
+    pytest.importorskip("s3fs")
+    pytest.importorskip("moto.server")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+                break
+            assert time.monotonic() < deadline
+            assert server.poll() is None
+            time.sleep(0.05)
+        yield {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ACCESS_KEY_ID": "id",
+            "AWS_SECRET_ACCESS_KEY": "very-secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture
+def s3(s3_environment: Mapping[str, str]) -> Iterator[tuple[Any, str]]:
+    """A client and an empty bucket."""
+    import boto3
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=s3_environment["AWS_ENDPOINT_URL"],
+        aws_access_key_id="id",
+        aws_secret_access_key="very-secret",
+        region_name="us-east-1",
+    )
+    bucket = uuid.uuid4().hex
+    client.create_bucket(Bucket=bucket)
+    yield client, bucket
+    client.close()

@@ -1,6 +1,5 @@
 """Datasets in object stores: on fsspec's memory store in this process, and on an S3 server (moto) as a user has one."""
 
-import contextlib
 import json
 import os
 import signal
@@ -26,54 +25,6 @@ START_SECONDS = 30
 @pytest.fixture
 def memory_url():
     return f"memory://{uuid.uuid4().hex}/set"
-
-
-@pytest.fixture(scope="module")
-def s3_environment():
-    """An S3 server on loopback, and the variables by which any S3 client finds it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-                break
-            assert time.monotonic() < deadline
-            assert server.poll() is None
-            time.sleep(0.05)
-        yield {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-            "AWS_ACCESS_KEY_ID": "id",
-            "AWS_SECRET_ACCESS_KEY": "very-secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
-    finally:
-        server.kill()
-        server.wait()
-
-
-@pytest.fixture
-def s3(s3_environment):
-    """A client and an empty bucket."""
-    import boto3
-
-    client = boto3.client(
-        "s3",
-        endpoint_url=s3_environment["AWS_ENDPOINT_URL"],
-        aws_access_key_id="id",
-        aws_secret_access_key="very-secret",
-        region_name="us-east-1",
-    )
-    bucket = uuid.uuid4().hex
-    client.create_bucket(Bucket=bucket)
-    yield client, bucket
-    client.close()
 
 
 def names_in(client, bucket):

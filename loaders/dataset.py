@@ -18,10 +18,11 @@ from loaders.check import CheckLevel, check_files
 from loaders.files import ShardFile
 from loaders.foreign.find import Source, is_foreign
 from loaders.foreign.open import open_foreign
+from loaders.parts import OpenCounts, Part, SampleReader, cut_parts
 from loaders.place import CACHE_DIR_VARIABLE, DatasetPlace, find_dataset
 from loaders.reader import OpenShard
 from loaders.sample import Sample
-from loaders.split import OpenCounts, SplitReader, list_shard_files
+from loaders.split import SplitReader, list_shard_files
 from shards.errors import LoadError, ManifestFormatError, NotStagedError, printable
 from shards.files import read_regular_file
 from shards.manifest import MAX_MANIFEST_BYTES, Manifest, SplitEntry
@@ -51,11 +52,11 @@ class Dataset:
     processes by fork or by pickle; shards are opened there on first use.
     """
 
-    def __init__(self, reader: SplitReader, numbers: range, info: DatasetInfo) -> None:
+    def __init__(self, reader: SampleReader, numbers: range, info: DatasetInfo) -> None:
         """Show some samples of a split; users call :func:`open_dataset`.
 
         Args:
-            reader: the whole split; shared with other datasets over it.
+            reader: the whole split, or what stands for one; shared with other datasets over it.
             numbers: which samples, in which order.
             info: what the manifest says.
         """
@@ -129,7 +130,12 @@ class Dataset:
     @property
     def is_whole_split(self) -> bool:
         """Whether this is all of the split in its own order, and not a slice."""
-        return self._numbers == range(len(self._reader))
+        return self._reader.is_split and self._numbers == range(len(self._reader))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The samples in their order, part by part: those of one shard, or what is known of a view."""
+        return cut_parts(self._reader.parts, self._numbers)
 
     @property
     def extensions(self) -> tuple[str, ...]:

@@ -17,9 +17,10 @@ import resource
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 from loaders.files import ShardFile
+from loaders.parts import OpenCounts, Part
 from loaders.reader import OpenShard
 from loaders.sample import Sample
 from shards.errors import NotStagedError, printable
@@ -30,15 +31,6 @@ MAX_OPEN_SHARDS = 4096
 """Open at once in a process. Each costs a file descriptor, and some 10 KB for what its index needs."""
 
 
-class OpenCounts(NamedTuple):
-    """What opening shards has cost in a process."""
-
-    process: int = -1
-    """Process id: a forked child begins at nothing."""
-    num_opens: int = 0
-    seconds: float = 0.0
-
-
 class _PickledState(TypedDict):
     shards: tuple[ShardFile, ...]
     lease_dir: str | None
@@ -47,6 +39,8 @@ class _PickledState(TypedDict):
 
 class SplitReader:
     """Gives the samples of a split by number."""
+
+    is_split = True
 
     def __init__(self, shards: tuple[ShardFile, ...], *, lease_dir: str | None, verify_crc: bool) -> None:
         """Describe a split; nothing is opened yet.
@@ -75,6 +69,11 @@ class SplitReader:
 
     def __setstate__(self, state: _PickledState) -> None:
         SplitReader.__init__(self, state["shards"], lease_dir=state["lease_dir"], verify_crc=state["verify_crc"])
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All samples, shard by shard."""
+        return tuple(Part(shard.name, shard.num_samples) for shard in self.shards)
 
     def sample(self, number: int) -> Sample:
         """Give a sample.

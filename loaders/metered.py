@@ -42,6 +42,11 @@ class MeteredShard:
         """Say where a sample lies, for messages."""
         return self._shard.origin(row)
 
+    @property
+    def path(self) -> str:
+        """Of the shard."""
+        return self._shard.path
+
     def extensions(self, row: int) -> tuple[str, ...]:
         """Give the extensions of a sample's members, in shard order."""
         return self._shard.extensions(row)

@@ -78,6 +78,11 @@ class OpenShard:
         """Give the key of a sample."""
         return self.index.key(row)
 
+    @property
+    def path(self) -> str:
+        """Of the shard."""
+        return self.file.path
+
     def origin(self, row: int) -> str:
         """Say where a sample lies: the shard, and the byte offset in it."""
         return f"{self.file.path} at byte offset {self.index.sample_offset(row)}"

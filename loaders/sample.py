@@ -45,6 +45,11 @@ class SampleStore(Protocol):
         """Say where a sample lies, for messages."""
         ...
 
+    @property
+    def path(self) -> str:
+        """Of the shard, empty when there is none any more."""
+        ...
+
 
 class Sample(Mapping[str, bytes]):
     """A read-only mapping from extension to bytes, in shard order, with a key and a number.
@@ -76,6 +81,11 @@ class Sample(Mapping[str, bytes]):
     def number(self) -> int:
         """0-based place in the split, counted through its shards; the same in every slice of the dataset."""
         return self._number
+
+    @property
+    def shard_path(self) -> str:
+        """The file that the sample lies in; empty for a sample that came from another process."""
+        return self._store.path
 
     @property
     def origin(self) -> str:
@@ -142,6 +152,8 @@ class MemoryStore:
     """One sample held in memory; the row is always 0."""
 
     __slots__ = ("_key", "_members", "_origin")
+
+    path = ""
 
     def __init__(self, key: str, members: Mapping[str, bytes], origin: str = "in memory") -> None:
         """Hold a sample.

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 import torch.utils.data
 
 from loaders.dataset import Dataset, open_dataset
+from loaders.foreign.find import Source
 from loaders.metered import ReadMeter, metered_samples
 from loaders.sample import Sample, sample_to_dict
 
@@ -30,7 +31,7 @@ class ShardDataset(torch.utils.data.Dataset[Item], Generic[Item]):
 
     def __init__(
         self,
-        dataset: Dataset | str | os.PathLike[str],
+        dataset: Dataset | Source,
         *,
         split: str | None = None,
         cache_dir: str | os.PathLike[str] | None = None,

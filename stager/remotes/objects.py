@@ -24,9 +24,6 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-_BODILESS = frozenset({301, 307, 400, 401, 403, 404})
-"""Answers to HEAD that leave open what is wrong, because they have no body."""
-
 
 class ObjectRemote:
     """Reads objects below a URL.
@@ -79,9 +76,10 @@ class ObjectRemote:
             try:
                 return await driver.head(key)
             except StoreError as error:
-                if error.failure.code or error.failure.status not in _BODILESS:
+                status = error.failure.status
+                if error.failure.code or status is None or status == 429 or status >= 500:
                     raise
-                # the same question with an answer in words
+                # an answer to HEAD has no body: the same question once more, with an answer in words
                 async with driver.open_range(key, 0, 1, None):
                     pass
                 raise

@@ -17,7 +17,8 @@ import pytest
 
 from stager.remotes.base import Remote
 from stager.remotes.open import open_remote
-from stager.remotes.options import RemoteOptions
+from stager.remotes.options import AddressingStyle, RemoteOptions, S3Driver
+from tests.stager.remotes.scripted_s3 import scripted_s3
 
 START_SECONDS = 30
 ACCESS_KEY, SECRET_KEY = "id", "very-secret"
@@ -106,6 +107,15 @@ def s3_client(endpoint_url: str, access_key: str = ACCESS_KEY, secret_key: str =
     )
 
 
+def s3_options(endpoint_url: str, options: dict[str, Any]) -> RemoteOptions:
+    """Give options as a command line does, without repeats."""
+    values = {"endpoint_url": endpoint_url, "retry_seconds": 0.0, "s3_driver": "auto", "addressing_style": "auto"}
+    values |= options
+    values["s3_driver"] = S3Driver(values["s3_driver"])
+    values["addressing_style"] = AddressingStyle(values["addressing_style"])
+    return RemoteOptions(**values)
+
+
 @pytest.fixture
 def bucket(moto, aws):
     """An empty bucket of moto's, and a client for it."""
@@ -125,8 +135,7 @@ def s3_place(moto, bucket) -> OpenPlace:
         client.put_object(Bucket=name, Key=f"data set/{path}", Body=data)
 
     def open_place(**options: Any) -> Place:
-        values = {"endpoint_url": moto, "retry_seconds": 0.0, **options}
-        return Place(f"s3://{name}/data set", put, RemoteOptions(**values))
+        return Place(f"s3://{name}/data set", put, s3_options(moto, options))
 
     return open_place
 
@@ -212,3 +221,18 @@ def memory_place() -> Place:
         memory.pipe_file(f"{root}/{path}", data)
 
     return Place(f"memory:/{root}", put, RemoteOptions(retry_seconds=0.0))
+
+
+@pytest.fixture
+def scripted(aws) -> Iterator[Any]:
+    """An S3 server that answers as the test says."""
+    with scripted_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def scripted_place(scripted) -> OpenPlace:
+    def open_place(**options: Any) -> Place:
+        return Place("s3://bucket/set", lambda path, data: None, s3_options(scripted.url, options))
+
+    return open_place

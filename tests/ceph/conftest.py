@@ -294,10 +294,12 @@ class Finished:
 class Running:
     """A program at work, in a process group of its own."""
 
-    def __init__(self, args: tuple[str, ...], environment: Mapping[str, str], directory: Path) -> None:
+    def __init__(
+        self, args: tuple[str, ...], environment: Mapping[str, str], directory: Path, name: str = "pack"
+    ) -> None:
         token = uuid.uuid4().hex
         self._paths = directory / f"{token}.out", directory / f"{token}.err"
-        program = os.path.join(os.path.dirname(sys.executable), "pack")
+        program = os.path.join(os.path.dirname(sys.executable), name)
         with open(self._paths[0], "wb") as out, open(self._paths[1], "wb") as err:
             self.process = subprocess.Popen(
                 [program, *args], env={**os.environ, **environment}, stdout=out, stderr=err, start_new_session=True
@@ -322,5 +324,15 @@ def start_pack(tmp_path: Path) -> Callable[..., Running]:
 
     def start(environment: Mapping[str, str], *args: str) -> Running:
         return Running((*args, "--quiet"), environment, tmp_path)
+
+    return start
+
+
+@pytest.fixture
+def start_stage(tmp_path: Path) -> Callable[..., Running]:
+    """Start the installed program."""
+
+    def start(environment: Mapping[str, str], *args: str) -> Running:
+        return Running((*args, "--quiet"), environment, tmp_path, "stage")
 
     return start

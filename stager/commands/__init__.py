@@ -18,6 +18,7 @@ MODULES = {
     "hold": "stager.commands.hold",
     "release": "stager.commands.release",
     "status": "stager.commands.status",
+    "doctor": "stager.commands.doctor",
 }
 """Name of a command → module that has it as ``command``, in the order of ``stage --help``."""
 

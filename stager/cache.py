@@ -22,7 +22,16 @@ from shards.leases import try_lock
 from shards.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
 from stager.claims import Claim, ClaimState, IndexClaim
 from stager.holders import read_leases
-from stager.local import is_at, make_cache_directory, observe_file, open_partial, read_status, staged_ids
+from stager.local import (
+    is_at,
+    make_cache_directory,
+    may_commit,
+    observe_file,
+    open_partial,
+    read_status,
+    staged_ids,
+    take_over,
+)
 from stager.plan import FileRecord, ObservedFile, ShardStep, WantedFile
 from stager.quarantine import set_aside
 from stager.records import forget_inode, update_status
@@ -249,7 +258,11 @@ class DatasetDirectory:
                     return None
                 # between open and lock, another process may have committed or removed what was opened
                 if is_at(fd, path):
-                    return fd
+                    if may_commit(fd):
+                        return fd
+                    taken = take_over(fd, path)
+                    os.close(fd)
+                    return taken
             except BaseException:
                 os.close(fd)
                 raise

@@ -61,6 +61,8 @@ class StageConfig:
     """What the cache may take."""
     retain: Retain = Retain.LRU
     """What becomes of the dataset when nobody protects it any more."""
+    group_id: int | None = None
+    """Group whose members share the cache; None for one user."""
 
     def __post_init__(self) -> None:
         if self.deadline_seconds is not None and self.deadline_seconds <= 0:

@@ -1,11 +1,12 @@
 """Single files of the cache: observed, read and opened, whatever lies under their names; everything here blocks."""
 
+import fcntl
 import os
 import stat
 
 from shards.cache import CacheLayout, dataset_id_of
 from shards.errors import FormatError
-from shards.files import make_directory, read_regular_file
+from shards.files import create_partial, make_directory, read_regular_file
 from shards.manifest import MAX_MANIFEST_BYTES
 from stager.plan import ObservedFile
 from stager.status import DatasetStatus
@@ -77,6 +78,29 @@ def open_partial(path: str) -> int:
             # of another user of the group, who alone could commit it; the directory is ours to change
             os.unlink(path)
         return open_private(path)
+
+
+def may_commit(fd: int) -> bool:
+    """Whether this process may give an open partial its final mode: it belongs to this user."""
+    return os.geteuid() in {0, os.fstat(fd).st_uid}
+
+
+def take_over(fd: int, path: str) -> int:
+    """Put an empty partial of this user, as long and locked, in the place of one of another user; give it, open.
+
+    Only its owner could commit the other one, on which ``fd`` has the lock.
+    """
+    with create_partial(path) as partial:
+        os.ftruncate(partial.fd, os.fstat(fd).st_size)
+        taken = os.dup(partial.fd)
+        try:
+            fcntl.flock(taken, fcntl.LOCK_EX)  # nobody else knows of it yet
+            os.fchmod(taken, 0o660)
+            os.rename(partial.path, path)
+        except BaseException:
+            os.close(taken)
+            raise
+    return taken
 
 
 def staged_ids(layout: CacheLayout) -> list[str]:

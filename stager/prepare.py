@@ -14,9 +14,15 @@ from stager.local import make_cache_directory
 
 _NOT_WRITABLE_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
 
+_GROUP_MODE = 0o2775
 
-def open_cache(root: str) -> CacheLayout:
+
+def open_cache(root: str, group_id: int | None = None) -> CacheLayout:
     """Make the root of a cache if it is not there, and check that its layout is one that this release knows.
+
+    Args:
+        root: of the cache.
+        group_id: group whose members share it; directories made below then belong to it and it may write them.
 
     Raises:
         CacheNotWritableError: it cannot be made or written.
@@ -25,10 +31,25 @@ def open_cache(root: str) -> CacheLayout:
     layout = CacheLayout(root)
     with explain_not_writable(root):
         make_cache_directory(root)
+        if group_id is not None:
+            _share_with_group(root, group_id)
         if not os.path.lexists(layout.version_path):
             write_file(layout.version_path, encode_version())
     check_cache_version(layout)
     return layout
+
+
+def _share_with_group(root: str, group_id: int) -> None:
+    """Give a directory to a group.
+
+    Raises:
+        PermissionError: it belongs to another user, or this one is not in the group.
+    """
+    facts = os.stat(root)
+    if facts.st_gid != group_id:
+        os.chown(root, -1, group_id)
+    if stat.S_IMODE(facts.st_mode) != _GROUP_MODE or facts.st_gid != group_id:
+        os.chmod(root, _GROUP_MODE)  # after the change of the group, which takes the bit away
 
 
 def check_cache_version(layout: CacheLayout) -> None:

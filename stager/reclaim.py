@@ -12,7 +12,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 
 from shards.cache import STAGE_DIRECTORY, CacheLayout, dataset_id_of
 from shards.errors import FormatError, UnsupportedEnvironmentError
@@ -28,6 +27,7 @@ from stager.local import is_at, open_private, staged_ids
 from stager.marks import mark_used
 from stager.space import (
     CacheUsage,
+    CleaningReport,
     Need,
     Reason,
     Victim,
@@ -43,24 +43,6 @@ GC_LOCK_WAIT_SECONDS = 600.0
 
 _POLL_SECONDS = 0.05
 _KEEP_PROGRESS_SECONDS = 86400.0
-
-
-@dataclass(slots=True)
-class CleaningReport:
-    """What a pass did, or would do."""
-
-    evicted: list[Victim] = field(default_factory=list)
-    num_leases_removed: int = 0
-    """Lease files that protected nothing any more."""
-    num_partials_removed: int = 0
-    """Unfinished files that nobody works on and no dataset needs."""
-    trash_bytes: int = 0
-    """Freed by deleting what was evicted before."""
-
-    @property
-    def evicted_bytes(self) -> int:
-        """Freed by this pass's evictions."""
-        return sum(victim.freed_bytes for victim in self.evicted)
 
 
 class GcLock:
@@ -111,7 +93,7 @@ def clean(layout: CacheLayout, limits: SpaceLimits, *, is_dry_run: bool = False)
     Raises:
         OSError: the cache cannot be read or written.
     """
-    report = CleaningReport()
+    report = CleaningReport(is_dry_run=is_dry_run)
     if is_dry_run:
         report.evicted = list(choose_for_cleaning(observe_usage(layout), limits))
         return report

@@ -27,10 +27,11 @@ from stager.lease import Lease
 from stager.limits import SpaceLimits
 from stager.local import observe_file
 from stager.plan import WantedFile
-from stager.reclaim import CleaningReport, GcLock, clean, make_room
+from stager.reclaim import GcLock, clean, make_room
 from stager.space import (
     SPACE_UNIT_BYTES,
     CacheUsage,
+    CleaningReport,
     Need,
     evictable_bytes,
     footprint_bytes,

@@ -87,7 +87,7 @@ async def stage_dataset(
             published = await read_published(config, watched)
             for link in config.links:
                 check_link(link)
-            layout = open_cache(config.cache_dir)
+            layout = open_cache(config.cache_dir, config.group_id)
             async with open_session(config, watched, published, layout) as session:
                 progress = StageProgress(
                     holder=session.lease.holder,

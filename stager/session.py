@@ -1,6 +1,7 @@
 """What every stager does first: manifest → chosen shards → cache → lease; and the plan of what is missing."""
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -13,12 +14,15 @@ from stager.config import StageConfig
 from stager.connections import Connections
 from stager.inventory import observe_inventory, verify_files
 from stager.lease import Lease, hold_lease, renewing
-from stager.plan import StagePlan, plan_staging
+from stager.plan import StagePlan, WantedFile, plan_staging
 from stager.prepare import explain_not_writable
 from stager.remotes.base import Remote, read_whole_manifest
 from stager.reserve import Reservation, give_room_back, reserve_room
 from stager.select import choose_shards, explain_empty
 from stager.status import DatasetStatus
+from stager.twins import find_twins, link_twins
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,9 @@ async def make_plan(session: Session, wanted: Sequence[ShardEntry]) -> StagePlan
     config, dataset, manifest = session.config, session.dataset, session.published.manifest
     inventory = observe_inventory(dataset, manifest, wanted)
     plan = plan_staging(manifest, inventory, config.verify, wanted)
+    if plan.needed_steps and await _link_twins(session, plan):
+        inventory = observe_inventory(dataset, manifest, wanted)
+        plan = plan_staging(manifest, inventory, config.verify, wanted)
     if not plan.files_to_verify:
         return plan
     total_bytes = sum(file.size_bytes for file in plan.files_to_verify)
@@ -123,6 +130,23 @@ async def make_plan(session: Session, wanted: Sequence[ShardEntry]) -> StagePlan
     return plan_staging(manifest, inventory.with_verdicts(verdicts), config.verify, wanted)
 
 
+async def _link_twins(session: Session, plan: StagePlan) -> bool:
+    """Give what other datasets of the cache have its names in this one; tell whether there was something."""
+    twins = await session.connections.on_disk(find_twins, session.layout, session.dataset, plan)
+    if not twins:
+        return False
+    await _reserve(session, ())  # the manifest and the names take a little
+    num_bytes = await session.connections.on_commit(link_twins, session.dataset, twins)
+    await session.connections.on_commit(session.dataset.save_records)
+    logger.info("linked from other datasets", extra={"num_files": len(twins), "num_bytes": num_bytes})
+    return True
+
+
+async def _reserve(session: Session, files: tuple[WantedFile, ...]) -> None:
+    reservation = Reservation(session.dataset, session.lease, files, session.published.manifest_data)
+    await reserve_room(session.layout, session.config.space, reservation, session.connections)
+
+
 async def prepare_to_fetch(session: Session, plan: StagePlan) -> None:
     """Take the room for what a plan needs, and make sure that a dataset with gaps does not pass for complete.
 
@@ -135,7 +159,5 @@ async def prepare_to_fetch(session: Session, plan: StagePlan) -> None:
     if plan.was_complete:
         # taken back before anything is replaced: a manifest means that the dataset is complete
         session.dataset.withdraw_manifest()
-    needed = [step.file for step in plan.files() if step.is_needed]
-    wanted = Reservation(session.dataset, session.lease, tuple(needed), session.published.manifest_data)
-    await reserve_room(session.layout, session.config.space, wanted, session.connections)
+    await _reserve(session, tuple(step.file for step in plan.files() if step.is_needed))
     session.dataset.announce()

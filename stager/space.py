@@ -152,6 +152,25 @@ class Victim:
     """What its going frees, after those before it went."""
 
 
+@dataclass(slots=True)
+class CleaningReport:
+    """What a pass over the cache did, or would do."""
+
+    is_dry_run: bool = False
+    evicted: list[Victim] = field(default_factory=list)
+    num_leases_removed: int = 0
+    """Lease files that protected nothing any more."""
+    num_partials_removed: int = 0
+    """Unfinished files that nobody works on and no dataset needs."""
+    trash_bytes: int = 0
+    """Freed by deleting what was evicted before."""
+
+    @property
+    def evicted_bytes(self) -> int:
+        """Freed by this pass's evictions."""
+        return sum(victim.freed_bytes for victim in self.evicted)
+
+
 def free_for_cache(usage: CacheUsage, limits: SpaceLimits) -> Need:
     """Give the room that the cache has left, promises taken off; negative when it is beyond its limits."""
     free_bytes = usage.disk.free_bytes - limits.min_free_bytes.of(usage.disk.size_bytes)

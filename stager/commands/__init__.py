@@ -19,6 +19,9 @@ MODULES = {
     "release": "stager.commands.release",
     "status": "stager.commands.status",
     "doctor": "stager.commands.doctor",
+    "verify": "stager.commands.verify",
+    "gc": "stager.commands.gc",
+    "janitor": "stager.commands.janitor",
 }
 """Name of a command → module that has it as ``command``, in the order of ``stage --help``."""
 

@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from shardferry.console import setup_logging
 from stager.config import DEFAULT_TERMINATION_LOG, choose_holder, clean_holder
+
+if TYPE_CHECKING:
+    from shards.cache import CacheLayout
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -70,6 +73,26 @@ def absolute_cache_dir(path: str) -> str:
     if not path:  # an unset variable in a script; the current directory is not what was meant
         raise click.BadParameter("the path is empty", param_hint="--cache-dir")
     return os.path.abspath(path)
+
+
+def open_existing_cache(cache_dir: str) -> "CacheLayout":
+    """Give the layout of a cache that is there.
+
+    Raises:
+        click.BadParameter: the path is empty.
+        NotStagedError: nothing is there.
+        UnsupportedEnvironmentError: a newer release made it, or it is something else.
+    """
+    from shards.cache import CacheLayout
+    from shards.errors import NotStagedError, printable
+    from stager.prepare import check_cache_version
+
+    layout = CacheLayout(absolute_cache_dir(cache_dir))
+    try:
+        check_cache_version(layout)
+    except FileNotFoundError as error:
+        raise NotStagedError(f"{printable(layout.root)} is no Shardferry cache: nothing was staged there") from error
+    return layout
 
 
 def start_log(*, verbose: bool, quiet: bool) -> None:

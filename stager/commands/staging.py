@@ -11,12 +11,25 @@ import click
 from shardferry.console import Duration
 from stager.commands.options import absolute_cache_dir, cache_dir_option, holder_option
 from stager.commands.source import source_options
+from stager.commands.space import SpaceOptions, space_options
 from stager.config import DEFAULT_CONNECTIONS, DEFAULT_LEASE_TTL_SECONDS
 from stager.remotes.options import RemoteOptions
 
 if TYPE_CHECKING:
     from stager.config import StageConfig
     from stager.order import FetchOrder
+
+
+def _find_group(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    import grp
+
+    if value is None or value.isdecimal():
+        return None if value is None else int(value)
+    try:
+        return grp.getgrnam(value).gr_gid
+    except KeyError:
+        raise click.BadParameter(f"there is no group {value!r} here; give its number", param=parameter) from None
+
 
 _OPTIONS = (
     cache_dir_option("Root of this node's cache, on a local disk; made when it is not there."),
@@ -67,6 +80,22 @@ _OPTIONS = (
         help="How long the dataset stays protected after this program ends, for the trainer to start.",
     ),
     holder_option,
+    click.option(
+        "--retain",
+        type=click.Choice(["lru", "delete"]),
+        default="lru",
+        show_default=True,
+        show_envvar=True,
+        help="What becomes of the dataset when nobody protects it any more: lru keeps it until its room is needed, "
+        "delete lets the next cleaning remove it. The last run decides.",
+    ),
+    click.option(
+        "--group",
+        show_envvar=True,
+        callback=_find_group,
+        help="Name or number of a group whose members share the cache; its directories then have mode 2775. Give it "
+        "from the first run on.",
+    ),
 )
 
 
@@ -84,6 +113,9 @@ class StagingOptions:
     links: tuple[str, ...]
     lease_ttl: float
     holder: str
+    retain: str
+    group: int | None
+    space: SpaceOptions
 
     def to_config(
         self,
@@ -103,6 +135,7 @@ class StagingOptions:
             click.UsageError: one of them cannot be.
         """
         from stager.config import StageConfig, parse_source
+        from stager.limits import Retain
         from stager.select import parse_selection
         from stager.verify import Verify
 
@@ -114,11 +147,12 @@ class StagingOptions:
             selection = parse_selection(self.selections, os.environ)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--select") from error
+        cache_dir = absolute_cache_dir(self.cache_dir)
         try:
             return StageConfig(
                 source=place,
                 remote=self.remote,
-                cache_dir=absolute_cache_dir(self.cache_dir),
+                cache_dir=cache_dir,
                 holder=self.holder,
                 connections=self.connections,
                 verify=Verify(self.verify),
@@ -129,6 +163,9 @@ class StagingOptions:
                 order=order,
                 window_bytes=window_bytes,
                 deadline_seconds=deadline_seconds,
+                space=self.space.to_limits(cache_dir),
+                retain=Retain(self.retain),
+                group_id=self.group,
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from error
@@ -143,7 +180,7 @@ def staging_options(command: Callable[..., Any]) -> Callable[..., Any]:
         staging = StagingOptions(**{name: values.pop(name) for name in names})
         return command(**values, staging=staging)
 
-    decorated: Callable[..., Any] = source_options(with_staging)
+    decorated: Callable[..., Any] = source_options(space_options(with_staging))
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return click.argument("source", metavar="SRC", envvar="STORAGE_URI")(decorated)

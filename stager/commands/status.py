@@ -2,7 +2,7 @@
 
 import click
 
-from stager.commands.options import absolute_cache_dir, cache_dir_option, json_option
+from stager.commands.options import cache_dir_option, json_option, open_existing_cache
 
 
 @click.command("status")
@@ -16,16 +16,9 @@ def command(cache_dir: str, is_json: bool) -> None:
       stage status --cache-dir /nvme/cache
       stage status --cache-dir /nvme/cache --json
     """  # noqa: D301 (click reads the backspace)
-    from shards.cache import CacheLayout
-    from shards.errors import NotStagedError, printable
     from stager.overview import observe_cache, render_json
-    from stager.prepare import check_cache_version
 
-    layout = CacheLayout(absolute_cache_dir(cache_dir))
-    try:
-        check_cache_version(layout)
-    except FileNotFoundError as error:
-        raise NotStagedError(f"{printable(layout.root)} is no Shardferry cache: nothing was staged there") from error
+    layout = open_existing_cache(cache_dir)
     overviews = observe_cache(layout)
     if is_json:
         click.echo(render_json(overviews))

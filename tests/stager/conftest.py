@@ -198,3 +198,15 @@ def dataset(tmp_path: Path) -> Published:
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def expire_leases() -> Callable[[Path], None]:
+    """Let the time of every hand-over in a cache be over, as it is some minutes later."""
+
+    def expire(cache: Path) -> None:
+        for path in cache.glob("leases/*/*.json"):
+            record = json.loads(path.read_text())
+            path.write_text(json.dumps({**record, "boottime_deadline_seconds": 0.0}))
+
+    return expire

@@ -26,13 +26,6 @@ def disk_bytes(path):
     return int(done.stdout.split()[0])
 
 
-def expire_leases(cache):
-    """Let the time of every hand-over be over, as it is some minutes later."""
-    for path in cache.glob("leases/*/*.json"):
-        record = json.loads(path.read_text())
-        path.write_text(json.dumps({**record, "boottime_deadline_seconds": 0.0}))
-
-
 def clean_now(cache, **limits):
     layout = CacheLayout(str(cache))
     with hold_gc_lock(layout):
@@ -52,7 +45,7 @@ def test_used_bytes_are_what_du_counts(published, cache, stage_here):
     assert observe_usage(CacheLayout(str(cache))).used_bytes == disk_bytes(cache)
 
 
-def test_the_least_recently_used_dataset_makes_room(published, cache, stage_here):
+def test_the_least_recently_used_dataset_makes_room(published, cache, stage_here, expire_leases):
     limits = SpaceLimits(quota_bytes=7 * MIB, high_watermark=1.0, low_watermark=1.0, **NEVER_IDLE)
     first, second, third = (published(number) for number in range(3))
     stage_here(first, cache, space=limits)
@@ -67,7 +60,26 @@ def test_the_least_recently_used_dataset_makes_room(published, cache, stage_here
     assert disk_bytes(cache) <= 7 * MIB
 
 
-def test_a_dataset_that_is_read_is_never_evicted(published, cache, stage_here):
+def test_leased_and_young_datasets_refuse_instead_and_say_who_holds_what(published, cache, stage, expire_leases):
+    options = ("--cache-dir", cache, "--holder", "job-7")
+    first, second = published(1), published(2)
+    assert stage("run", first.path, *options, "--quota", "4MiB").code == 0
+    ended = stage("run", second.path, *options, "--quota", "4MiB")
+    assert ended.code == 79
+    assert f"{first.manifest.dataset_id} (2.0 MiB) is held by job-7" in ended.message
+    assert "the quota is 4194304 bytes" in ended.message
+    assert "evictable 0 bytes" in ended.message
+    expire_leases(cache)
+    ended = stage("run", second.path, *options, "--quota", "4MiB")
+    assert ended.code == 79
+    assert "1 unused datasets are kept for 10" in ended.message
+    assert first.is_staged(cache)
+    assert list(second.staged_in(cache).rglob("*.tar*")) == []
+    assert stage("run", second.path, *options, "--quota", "4MiB", "--min-idle", "0s").code == 0
+    assert not first.staged_in(cache).exists()
+
+
+def test_a_dataset_that_is_read_is_never_evicted(published, cache, stage_here, expire_leases):
     first, second = published(1), published(2)
     stage_here(first, cache)
     expire_leases(cache)
@@ -80,7 +92,9 @@ def test_a_dataset_that_is_read_is_never_evicted(published, cache, stage_here):
     assert not first.staged_in(cache).exists()
 
 
-def test_a_dataset_bigger_than_the_quota_is_refused_and_evicts_nothing(publish, published, tmp_path, cache, stage_here):
+def test_a_dataset_bigger_than_the_quota_is_refused_and_evicts_nothing(
+    publish, published, tmp_path, cache, stage_here, expire_leases
+):
     small, big = published(1), publish(tmp_path / "big", [5 * MIB, 5 * MIB], seed=9)
     stage_here(small, cache)
     expire_leases(cache)
@@ -90,7 +104,7 @@ def test_a_dataset_bigger_than_the_quota_is_refused_and_evicts_nothing(publish, 
     assert small.is_staged(cache)
 
 
-def test_files_of_others_stay_where_they_are_when_a_dataset_goes(published, cache, stage_here, tmp_path):
+def test_files_of_others_stay_where_they_are_when_a_dataset_goes(published, cache, stage_here, tmp_path, expire_leases):
     dataset = published(1)
     stage_here(dataset, cache)
     expire_leases(cache)
@@ -125,7 +139,7 @@ def test_a_copy_that_somebody_laid_there_by_hand_is_never_evicted(published, cac
     assert dataset.is_staged(cache)
 
 
-def test_retain_delete_goes_with_the_next_cleaning_once_nobody_protects_it(published, cache, stage_here):
+def test_retain_delete_goes_with_the_next_cleaning_once_nobody_protects_it(published, cache, stage_here, expire_leases):
     dataset, kept = published(1), published(2)
     stage_here(dataset, cache, retain=Retain.DELETE)
     stage_here(kept, cache)
@@ -137,7 +151,7 @@ def test_retain_delete_goes_with_the_next_cleaning_once_nobody_protects_it(publi
     assert kept.is_staged(cache)
 
 
-def test_the_last_run_decides_what_becomes_of_a_dataset(published, cache, stage_here):
+def test_the_last_run_decides_what_becomes_of_a_dataset(published, cache, stage_here, expire_leases):
     dataset = published(1)
     stage_here(dataset, cache, retain=Retain.DELETE)
     stage_here(dataset, cache)
@@ -145,7 +159,7 @@ def test_the_last_run_decides_what_becomes_of_a_dataset(published, cache, stage_
     assert clean_now(cache).evicted == []
 
 
-def test_cleaning_sees_a_reader_and_marks_the_dataset_as_used(published, cache, stage_here):
+def test_cleaning_sees_a_reader_and_marks_the_dataset_as_used(published, cache, stage_here, expire_leases):
     dataset = published(1)
     stage_here(dataset, cache)
     expire_leases(cache)
@@ -185,7 +199,9 @@ def test_leases_that_protect_nothing_go_and_others_stay(published, cache, stage_
     assert not paths["ended"].parent.exists()
 
 
-def test_a_stager_whose_lease_file_is_removed_between_open_and_lock_takes_another(published, cache, stage_here):
+def test_a_stager_whose_lease_file_is_removed_between_open_and_lock_takes_another(
+    published, cache, stage_here, expire_leases
+):
     dataset = published(1)
     stage_here(dataset, cache)
     expire_leases(cache)
@@ -265,7 +281,7 @@ def test_room_that_is_promised_to_a_running_stager_is_not_given_to_another(publi
     assert first.is_staged(cache)
 
 
-def test_a_run_that_is_refused_leaves_nothing_that_promises_room(published, cache, stage_here):
+def test_a_run_that_is_refused_leaves_nothing_that_promises_room(published, cache, stage_here, expire_leases):
     with pytest.raises(NoSpaceError):
         stage_here(published(1), cache, space=SpaceLimits(quota_bytes=2 * MIB))
     assert observe_usage(CacheLayout(str(cache))).promised_bytes == 0

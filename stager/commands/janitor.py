@@ -24,7 +24,7 @@ from stager.commands.space import SpaceOptions, space_options
     default=10 * 1024 * 1024,
     show_default="10MiB",
     show_envvar=True,
-    help="Bytes a second that are read to hash staged files again, one round a day; 0 for none.",
+    help="Bytes a second that are read to compare staged files with their digests, all of them once a day; 0 for none.",
 )
 @click.option(
     "--metrics",
@@ -44,8 +44,8 @@ def command(
 ) -> None:
     """Keep the cache of this node clean until SIGTERM: one process a node, for instance a DaemonSet.
 
-    It does what stage gc does, again and again, and hashes again what is staged: a file that the disk has damaged is
-    set aside, and the next stage run fetches it. Nothing depends on a janitor; stagers make room themselves.
+    It does what stage gc does, again and again, and compares what is staged with its digests: a file that the disk has
+    damaged is set aside, and the next stage run fetches it. Nothing depends on a janitor; stagers make room themselves.
 
     \b
     Examples:

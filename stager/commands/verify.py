@@ -19,7 +19,7 @@ from stager.commands.options import cache_dir_option, json_option, log_options, 
 def command(
     datasets: tuple[str, ...], cache_dir: str, is_quarantined: bool, is_json: bool, verbose: bool, quiet: bool
 ) -> None:
-    """Hash again what is staged and compare it with the digests of the manifests.
+    """Read all that is staged and compare it with the digests of the manifests.
 
     Without a DATASET_ID, all datasets of the cache are verified. Changes nothing without --quarantine, and works on a
     cache that is mounted read-only.

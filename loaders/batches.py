@@ -68,6 +68,8 @@ class BatchReader:
             finished_at=finished,
             num_opens=opens.num_opens,
             open_seconds=opens.seconds,
+            num_shard_waits=opens.num_waits,
+            shard_wait_seconds=opens.wait_seconds,
             is_measured=is_measured,
             read_seconds=meter.read_seconds,
             verify_seconds=meter.verify_seconds,

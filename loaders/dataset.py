@@ -19,6 +19,7 @@ from loaders.files import ShardFile
 from loaders.foreign.find import Source, is_foreign
 from loaders.foreign.open import open_foreign
 from loaders.parts import OpenCounts, Part, SampleReader, cut_parts
+from loaders.partial import PartialDataset
 from loaders.place import CACHE_DIR_VARIABLE, DatasetPlace, find_dataset
 from loaders.reader import OpenShard
 from loaders.sample import Sample
@@ -43,6 +44,8 @@ class DatasetInfo:
     """All extensions that occur in the split, sorted."""
     classes: tuple[str, ...]
     """Class names; a ``cls`` member holds a place in this tuple as ASCII decimal. Empty for a dataset without."""
+    partial: PartialDataset | None = None
+    """Set when the dataset was not complete when it was opened: how shards are waited for."""
 
 
 class Dataset:
@@ -177,6 +180,7 @@ def open_dataset(
     index_dir: str | os.PathLike[str] | None = None,
     check: CheckLevel = "size",
     verify: Verify = "none",
+    wait_seconds: float | None = None,
 ) -> Dataset:
     """Open a split of a packed or staged dataset, or shards that somebody else made.
 
@@ -194,6 +198,8 @@ def open_dataset(
         check: how deep to check the files now, see :mod:`loaders.check`.
         verify: ``"crc"`` checks the CRC-32C of every member that is read. Off by default: staging has verified every
             byte with BLAKE3 and made the files read-only, and the check would cost about half of the reading speed.
+        wait_seconds: opens also a dataset that is still being staged, or of which this node holds a part, and waits so
+            long for a shard that is not there when it is first read. None: everything must be there.
 
     Returns:
         The dataset. While it is open it holds the lease of a staged dataset, so that no cleaner removes the files.
@@ -211,17 +217,32 @@ def open_dataset(
         return _open_foreign(source, split, index_dir, check, verify)
     if not isinstance(source, str | os.PathLike):
         raise TypeError("a dataset is named by one path or id")
-    place = find_dataset(source, cache_dir if cache_dir is not None else os.environ.get(CACHE_DIR_VARIABLE))
+    if wait_seconds is not None and wait_seconds < 0:
+        raise ValueError(f"wait_seconds must not be negative: {wait_seconds}")
+    place = find_dataset(
+        source,
+        cache_dir if cache_dir is not None else os.environ.get(CACHE_DIR_VARIABLE),
+        allow_partial=wait_seconds is not None,
+    )
     manifest = read_manifest(place)
+    partial = None
+    if place.is_partial and wait_seconds is not None:
+        partial = PartialDataset(
+            directory=place.directory,
+            dataset_id=manifest.dataset_id,
+            cache_root=place.cache_root,
+            wait_seconds=wait_seconds,
+        )
     entry = choose_split(manifest, split, place)
     reader = SplitReader(
         list_shard_files(place.directory, entry.shards),
         lease_dir=place.directory if place.is_staged else None,
         verify_crc=verify == "crc",
+        partial=partial,
     )
     reader.hold()
     try:
-        check_files(reader.shards, check)
+        check_files(reader.shards, check, allow_missing=partial is not None)
     except BaseException:
         reader.close()
         raise
@@ -232,6 +253,7 @@ def open_dataset(
         split=entry.name,
         extensions=tuple(sorted(entry.extensions)),
         classes=tuple(manifest.classes),
+        partial=partial,
     )
     return Dataset(reader, range(len(reader)), info)
 

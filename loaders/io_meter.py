@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import deque
 
 from loaders.io_metrics import HISTOGRAM_BOUNDS, BatchTimings, Histogram, IoSnapshot, WorkerIo
+from loaders.parts import OpenCounts
 
 _ASKED_KEPT = 1024
 """Times of ``next()`` that are kept to tell how many batches were ready: more than any loader prefetches."""
@@ -23,7 +24,7 @@ class IoMeter:
         """
         self._rank = rank
         self._workers: dict[int, _WorkerSums] = {}
-        self._opens: dict[int, tuple[int, float]] = {}
+        self._opens: dict[int, OpenCounts] = {}
         self._asked_at: deque[float] = deque(maxlen=_ASKED_KEPT)
         self._waits = [0] * (len(HISTOGRAM_BOUNDS) + 1)
         self._num_batches = 0
@@ -34,17 +35,15 @@ class IoMeter:
         self._num_ready = 0
         self._is_first = True
 
-    def begin(self, *, process: int, num_opens: int, open_seconds: float) -> None:
+    def begin(self, opens: OpenCounts) -> None:
         """Begin a pass.
 
         Args:
-            process: the training process's id.
-            num_opens: shards that it has opened already, which are nobody's cost here.
-            open_seconds: time that took.
+            opens: of the training process so far, which are nobody's cost here.
         """
         self._is_first = True
         self._asked_at.clear()
-        self._opens.setdefault(process, (num_opens, open_seconds))
+        self._opens.setdefault(opens.process, opens)
 
     def add(self, timings: BatchTimings, *, asked_at: float, received_at: float) -> None:
         """Count a batch that is about to be handed out.
@@ -82,10 +81,19 @@ class IoMeter:
         worker = self._workers.get(timings.worker)
         if worker is None:
             worker = self._workers[timings.worker] = _WorkerSums()
-        opens, seconds = self._opens.get(timings.process, (0, 0.0))
-        worker.num_opens += max(0, timings.num_opens - opens)
-        worker.open_seconds += max(0.0, timings.open_seconds - seconds)
-        self._opens[timings.process] = (max(opens, timings.num_opens), max(seconds, timings.open_seconds))
+        known = self._opens.get(timings.process, OpenCounts(timings.process))
+        if timings.num_opens > known.num_opens:
+            worker.num_opens += timings.num_opens - known.num_opens
+            worker.open_seconds += timings.open_seconds - known.seconds
+            worker.num_shard_waits += timings.num_shard_waits - known.num_waits
+            worker.shard_wait_seconds += timings.shard_wait_seconds - known.wait_seconds
+            self._opens[timings.process] = OpenCounts(
+                timings.process,
+                timings.num_opens,
+                timings.open_seconds,
+                timings.num_shard_waits,
+                timings.shard_wait_seconds,
+            )
         worker.num_batches += 1
         worker.num_samples += timings.num_samples
         worker.items_seconds += timings.items_seconds
@@ -124,6 +132,8 @@ class _WorkerSums:
         self.collate_seconds = 0.0
         self.num_opens = 0
         self.open_seconds = 0.0
+        self.num_shard_waits = 0
+        self.shard_wait_seconds = 0.0
         self.num_measured_samples = 0
         self.measured_items_seconds = 0.0
         self.measured_read_seconds = 0.0

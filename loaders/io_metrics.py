@@ -6,6 +6,7 @@ read, verify       bytes from the disk or page cache; their CRC-32C, when it is 
 decode             the rest of making items of samples: the user's transform
 collate            items to a batch
 open               opening shards and checking their indexes
+shard wait         for shards that are still being staged
 transfer           from the end of a worker's work to the batch in the training process, for batches it waited for
 ready batches      batches that were ready when the next one was asked for: near 0, the workers do not keep up
 =================  =======================================================================================
@@ -42,6 +43,10 @@ class BatchTimings(NamedTuple):
     """Shards that the process has opened so far."""
     open_seconds: float
     """Time that took."""
+    num_shard_waits: int
+    """Shards of a dataset that is still being staged for which the process has waited so far."""
+    shard_wait_seconds: float
+    """Time that took."""
     is_measured: bool
     """Whether the next three are known."""
     read_seconds: float
@@ -60,6 +65,10 @@ class WorkerIo:
     collate_seconds: float = 0.0
     num_opens: int = 0
     open_seconds: float = 0.0
+    """Part of ``items_seconds``."""
+    num_shard_waits: int = 0
+    """Shards that were not staged yet when they were needed."""
+    shard_wait_seconds: float = 0.0
     """Part of ``items_seconds``."""
     num_measured_samples: int = 0
     """Samples of the batches that were measured member by member."""
@@ -81,8 +90,8 @@ class WorkerIo:
     @property
     def decode_seconds(self) -> float:
         """Time in the transform, without reading, verifying and opening."""
-        rest = self.items_seconds - self.read_seconds - self.verify_seconds - self.open_seconds
-        return max(0.0, rest)
+        others = self.read_seconds + self.verify_seconds + self.open_seconds + self.shard_wait_seconds
+        return max(0.0, self.items_seconds - others)
 
     @property
     def num_bytes(self) -> int:

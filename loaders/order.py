@@ -10,14 +10,16 @@ Rules:
 =========  =================================================================  =====================================
 uneven     at the end, when the samples do not divide by the ranks            for
 =========  =================================================================  =====================================
-``pad``    the first samples of the epoch come again, fewer than the ranks    training: every sample, equal steps
+``pad``    the last samples of the epoch come again, fewer than the ranks     training: every sample, equal steps
 ``drop``   the last samples are left out, fewer than the ranks                training: no sample twice, equal steps
 ``exact``  some ranks have one sample less                                    evaluation: every sample exactly once
 =========  =================================================================  =====================================
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal, get_args
 
 import numpy as np
@@ -113,6 +115,8 @@ class RankEpoch:
         # the global order takes from the nodes in turn: position p is the (p div nodes)-th of node (p mod nodes)
         self._longest, self._shortest = max(part_samples), min(part_samples)
         self.num_positions = self._longest * self._num_parts
+        self._window_ends: list[int] | None = None
+        self._shards_before = [0]
         if uneven == "drop" and order.num_samples and self._shortest * self._num_parts < topology.world_size:
             raise LoadError(
                 f"{order.num_samples} samples are fewer than {topology.world_size} ranks, so uneven='drop' leaves "
@@ -138,8 +142,28 @@ class RankEpoch:
     def numbers(self, positions: range) -> list[int]:
         """Give the samples at positions of this rank, some of what :meth:`positions` gave."""
         places = np.arange(positions.start, positions.stop, positions.step) // self._num_parts
-        numbers: list[int] = self._order.numbers(places % max(self._order.num_samples, 1)).tolist()
+        total = self._order.num_samples
+        # behind the end the last samples come again, backwards: their shards are still there
+        behind = places >= total
+        places[behind] = total - 1 - (places[behind] - total) % max(total, 1)
+        numbers: list[int] = self._order.numbers(places).tolist()
         return numbers
+
+    def num_shards_passed(self, position: int) -> int:
+        """Give how many of :attr:`shards`, from the first on, no rank needs any more in this epoch.
+
+        Args:
+            position: positions of the epoch that all ranks together have consumed.
+        """
+        if position >= self.num_positions:
+            return len(self.shards)
+        repeated = self._longest - self._order.num_samples + -(-self._topology.world_size // self._num_parts)
+        done = min(position // self._num_parts, self._order.num_samples - repeated)
+        if self._window_ends is None:
+            windows = self._order.windows()
+            self._window_ends = [window.end for window in windows]
+            self._shards_before = list(accumulate((len(window.shards) for window in windows), initial=0))
+        return self._shards_before[bisect_right(self._window_ends, done)]
 
     @property
     def shards(self) -> tuple[int, ...]:

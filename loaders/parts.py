@@ -19,6 +19,10 @@ class OpenCounts(NamedTuple):
     """Process id: a forked child begins at nothing."""
     num_opens: int = 0
     seconds: float = 0.0
+    num_waits: int = 0
+    """Shards that were not there yet when they were needed."""
+    wait_seconds: float = 0.0
+    """Time until they were."""
 
 
 class Part(NamedTuple):

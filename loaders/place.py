@@ -37,19 +37,32 @@ class DatasetPlace:
     is_staged: bool
     """Whether the directory belongs to a node cache, so that a reader must hold its lease."""
 
+    is_partial: bool = False
+    """Whether only a part of it is there, or more is still coming."""
+
     @property
     def manifest_path(self) -> str:
         """The dataset's manifest."""
-        return os.path.join(self.directory, MANIFEST_NAME)
+        return os.path.join(self.directory, *([STAGE_DIRECTORY] if self.is_partial else []), MANIFEST_NAME)
+
+    @property
+    def cache_root(self) -> str | None:
+        """Root of the node cache that the directory belongs to; None when that cannot be seen from here."""
+        datasets, name = os.path.split(self.directory)
+        is_in_cache = dataset_id_of(name) is not None and os.path.basename(datasets) == "datasets"
+        return os.path.dirname(datasets) if is_in_cache else None
 
 
-def find_dataset(source: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | None) -> DatasetPlace:
+def find_dataset(
+    source: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | None, *, allow_partial: bool = False
+) -> DatasetPlace:
     """Find the directory of a dataset.
 
     Args:
         source: dataset directory, its ``manifest.json``, or a dataset id: ``blake3:`` and hexadecimal digits, or the
             digits alone; the first 8 or more are enough when they are unique in the cache.
         cache_dir: root of the node cache in which ids are looked up.
+        allow_partial: also find a dataset that is being staged, or of which a part was.
 
     Raises:
         NotStagedError: nothing is there, or what is there is not complete.
@@ -64,11 +77,11 @@ def find_dataset(source: str | os.PathLike[str], cache_dir: str | os.PathLike[st
                 f"{printable(text)} is not a dataset id: after {DIGEST_PREFIX} stand {MIN_ID_DIGITS} to {_ID_DIGITS} "
                 "lower-case hexadecimal digits"
             )
-        return _find_staged(digits, cache_dir)
-    return _find_directory(text)
+        return _find_staged(digits, cache_dir, allow_partial=allow_partial)
+    return _find_directory(text, allow_partial=allow_partial)
 
 
-def _find_directory(path: str) -> DatasetPlace:
+def _find_directory(path: str, *, allow_partial: bool) -> DatasetPlace:
     if os.path.isdir(path):
         directory = os.path.realpath(path)
     elif os.path.basename(path) == MANIFEST_NAME:
@@ -79,17 +92,16 @@ def _find_directory(path: str) -> DatasetPlace:
         raise NotStagedError(
             f"{printable(path)} does not exist; give a dataset directory, its {MANIFEST_NAME}, or a dataset id"
         )
-    if not os.path.exists(os.path.join(directory, MANIFEST_NAME)):
-        raise NotStagedError(_no_manifest(directory))
+    is_partial = _is_partial(directory, allow_partial=allow_partial)
     parent, name = os.path.split(directory)
     # a dataset directory that is mounted under another name still has the stager's subdirectory
     is_staged = os.path.isdir(os.path.join(directory, STAGE_DIRECTORY)) or (
         dataset_id_of(name) is not None and os.path.basename(parent) == "datasets"
     )
-    return DatasetPlace(directory=directory, dataset_id=None, is_staged=is_staged)
+    return DatasetPlace(directory=directory, dataset_id=None, is_staged=is_staged, is_partial=is_partial)
 
 
-def _find_staged(digits: str, cache_dir: str | os.PathLike[str] | None) -> DatasetPlace:
+def _find_staged(digits: str, cache_dir: str | os.PathLike[str] | None, *, allow_partial: bool) -> DatasetPlace:
     if cache_dir is None:
         raise LoadError(
             f"dataset id {digits} can only be looked up in a cache: pass cache_dir or set {CACHE_DIR_VARIABLE}"
@@ -111,15 +123,25 @@ def _find_staged(digits: str, cache_dir: str | os.PathLike[str] | None) -> Datas
         )
     [dataset_id] = matches
     directory = cache.dataset_dir(dataset_id)
-    if not _is_complete(cache, dataset_id):
-        raise NotStagedError(_no_manifest(directory))
-    return DatasetPlace(directory=directory, dataset_id=dataset_id, is_staged=True)
+    is_partial = _is_partial(directory, allow_partial=allow_partial)
+    return DatasetPlace(directory=directory, dataset_id=dataset_id, is_staged=True, is_partial=is_partial)
 
 
-def _no_manifest(directory: str) -> str:
-    return (
+def _is_partial(directory: str, *, allow_partial: bool) -> bool:
+    """Tell whether only a part of a dataset is there.
+
+    Raises:
+        NotStagedError: no dataset is there, or only a part and that is not enough.
+    """
+    if os.path.exists(os.path.join(directory, MANIFEST_NAME)):
+        return False
+    has_part = os.path.exists(os.path.join(directory, STAGE_DIRECTORY, MANIFEST_NAME))
+    if has_part and allow_partial:
+        return True
+    advice = "; to read what is there and wait for the rest, open it with wait_seconds" if has_part else ""
+    raise NotStagedError(
         f"{printable(directory)} has no {MANIFEST_NAME}: it is not a dataset, or packing or staging it has not "
-        "finished; run pack build or stage run again, it goes on where it stopped"
+        f"finished; run pack build or stage run again, it goes on where it stopped{advice}"
     )
 
 

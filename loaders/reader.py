@@ -137,6 +137,11 @@ class OpenShard:
         return members
 
     @property
+    def is_unlinked(self) -> bool:
+        """Whether the shard has no name any more and takes room only because it is open."""
+        return os.fstat(self._fd).st_nlink == 0
+
+    @property
     def verifies_crc(self) -> bool:
         """Whether reads check the CRC-32C."""
         return self._verify_crc

@@ -21,6 +21,7 @@ from typing import TypedDict
 
 from loaders.files import ShardFile
 from loaders.parts import OpenCounts, Part
+from loaders.partial import PartialDataset
 from loaders.reader import OpenShard
 from loaders.sample import Sample
 from shards.errors import NotStagedError, printable
@@ -35,6 +36,7 @@ class _PickledState(TypedDict):
     shards: tuple[ShardFile, ...]
     lease_dir: str | None
     verify_crc: bool
+    partial: PartialDataset | None
 
 
 class SplitReader:
@@ -42,7 +44,14 @@ class SplitReader:
 
     is_split = True
 
-    def __init__(self, shards: tuple[ShardFile, ...], *, lease_dir: str | None, verify_crc: bool) -> None:
+    def __init__(
+        self,
+        shards: tuple[ShardFile, ...],
+        *,
+        lease_dir: str | None,
+        verify_crc: bool,
+        partial: PartialDataset | None = None,
+    ) -> None:
         """Describe a split; nothing is opened yet.
 
         Args:
@@ -50,7 +59,9 @@ class SplitReader:
             lease_dir: the staged dataset's directory, whose lease is to be held; None for a directory that no cache
                 owns.
             verify_crc: check a member's CRC-32C at every read.
+            partial: how shards are waited for that are not there yet; None when all are.
         """
+        self._partial = partial
         self.shards = shards
         self._lease_dir = lease_dir
         self._verify_crc = verify_crc
@@ -65,10 +76,21 @@ class SplitReader:
         return self._starts[-1]
 
     def __getstate__(self) -> _PickledState:
-        return {"shards": self.shards, "lease_dir": self._lease_dir, "verify_crc": self._verify_crc}
+        return {
+            "shards": self.shards,
+            "lease_dir": self._lease_dir,
+            "verify_crc": self._verify_crc,
+            "partial": self._partial,
+        }
 
     def __setstate__(self, state: _PickledState) -> None:
-        SplitReader.__init__(self, state["shards"], lease_dir=state["lease_dir"], verify_crc=state["verify_crc"])
+        SplitReader.__init__(
+            self,
+            state["shards"],
+            lease_dir=state["lease_dir"],
+            verify_crc=state["verify_crc"],
+            partial=state["partial"],
+        )
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -169,12 +191,26 @@ class SplitReader:
                 self._open.pop(next(iter(self._open)), None)
             except (StopIteration, RuntimeError):
                 break
+        waited = 0.0 if self._partial is None else self._wait_for(self._partial, self.shards[shard_index])
         started = time.perf_counter()
         shard = OpenShard(self.shards[shard_index], verify_crc=self._verify_crc)
         self._open[shard_index] = shard
-        _, num_opens, seconds = self.opens
-        self._opens = OpenCounts(os.getpid(), num_opens + 1, seconds + time.perf_counter() - started)
+        before = self.opens
+        self._opens = OpenCounts(
+            process=os.getpid(),
+            num_opens=before.num_opens + 1,
+            seconds=before.seconds + time.perf_counter() - started,
+            num_waits=before.num_waits + (waited > 0),
+            wait_seconds=before.wait_seconds + waited,
+        )
         return shard
+
+    def _wait_for(self, partial: PartialDataset, shard: ShardFile) -> float:
+        # a shard that was dropped from a window takes room as long as it is open
+        for shard_index, known in list(self._open.items()):
+            if known.is_unlinked:
+                self._open.pop(shard_index, None)
+        return partial.wait_for(shard)
 
     @property
     def opens(self) -> OpenCounts:

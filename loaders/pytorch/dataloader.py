@@ -8,7 +8,6 @@ Rules:
 """
 
 import logging
-import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from time import perf_counter
@@ -22,7 +21,8 @@ from loaders.batches import BatchReader
 from loaders.dataset import Dataset
 from loaders.io_meter import IoMeter
 from loaders.io_metrics import IoSnapshot
-from loaders.order import NodeSplit, Uneven
+from loaders.order import NodeSplit, RankEpoch, Uneven
+from loaders.publish_position import PositionPublisher
 from loaders.pytorch.dataset import ShardDataset
 from loaders.pytorch.engines import (
     DEFAULT_PREFETCH_FACTOR,
@@ -175,6 +175,7 @@ class DataLoader(Generic[Batch]):
         else:
             self._engine = InlineEngine(reader, pin)
         self._meter: IoMeter | None = None
+        self._publisher = _make_publisher(self._opened, self.sampler)
 
     def __len__(self) -> int:
         """Batches of a whole epoch on this rank; a restored pass has fewer."""
@@ -185,8 +186,8 @@ class DataLoader(Generic[Batch]):
         current = self.sampler.begin()
         if self._meter is None:
             self._meter = IoMeter(self.sampler.topology.rank)
-        opens = self._opened.opens
-        self._meter.begin(process=os.getpid(), num_opens=opens.num_opens, open_seconds=opens.seconds)
+        self._meter.begin(self._opened.opens)
+        self._publish(current.plan, current.start)
         batches = current.batches(self.batch_size or 1, drop_last=self.drop_last)
         return self._deliver(current, self._engine.run(batches, self._worker_seed(current)), asked_at, self._meter)
 
@@ -200,11 +201,18 @@ class DataLoader(Generic[Batch]):
                 meter.add(timings, asked_at=asked_at, received_at=perf_counter())
                 count += batch_size
                 # a batch counts as consumed when it is handed out
-                self.sampler.delivered(current, count)
+                if self.sampler.delivered(current, count):
+                    self._publish(current.plan, current.position_after(count))
                 yield cast("Batch", batch)
                 asked_at = perf_counter()
         meter.wait(perf_counter() - asked_at)
-        self.sampler.finished(current)
+        if self.sampler.finished(current):
+            self._publish(current.plan, current.plan.num_positions)
+
+    def _publish(self, plan: RankEpoch, position: int) -> None:
+        """Tell the stager of a dataset that is not complete how far this rank is."""
+        if self._publisher is not None:
+            self._publisher.publish(plan, position)
 
     def _worker_seed(self, current: RankPass) -> int:
         """Seed PyTorch's workers, and what they seed, by the place in training alone."""
@@ -236,6 +244,13 @@ class DataLoader(Generic[Batch]):
     def snapshot(self) -> IoSnapshot:
         """Give where the time went since the loader was made; see :mod:`loaders.io_metrics`."""
         return IoSnapshot() if self._meter is None else self._meter.snapshot()
+
+
+def _make_publisher(dataset: Dataset, sampler: ShardSampler) -> PositionPublisher | None:
+    partial = dataset.info.partial
+    if partial is None:
+        return None
+    return PositionPublisher(partial, split=dataset.info.split, spec=sampler.order.spec)
 
 
 def _default_collate(batch_size: int | None) -> Callable[[Sequence[Any]], Any]:

@@ -144,15 +144,19 @@ class ShardSampler(torch.utils.data.Sampler[int]):
         self._pass = RankPass(plan, state.position)
         return self._pass
 
-    def delivered(self, current: RankPass, num_samples: int) -> None:
-        """Say how many samples of a pass were handed out on each rank; a pass that another one replaced is ignored."""
-        if current is self._pass:
-            self._cursor.move(current.position_after(num_samples))
+    def delivered(self, current: RankPass, num_samples: int) -> bool:
+        """Say how many samples of a pass were handed out on each rank; False for a pass that another one replaced."""
+        if current is not self._pass:
+            return False
+        self._cursor.move(current.position_after(num_samples))
+        return True
 
-    def finished(self, current: RankPass) -> None:
-        """Say that a pass has ended, whatever it left out."""
-        if current is self._pass:
-            self._cursor.move(current.plan.num_positions)
+    def finished(self, current: RankPass) -> bool:
+        """Say that a pass has ended, whatever it left out; False for a pass that another one replaced."""
+        if current is not self._pass:
+            return False
+        self._cursor.move(current.plan.num_positions)
+        return True
 
     def __iter__(self) -> Iterator[int]:
         current = self.begin()

@@ -18,8 +18,8 @@ from loaders.check import CheckLevel, check_files
 from loaders.files import ShardFile
 from loaders.foreign.find import Source, is_foreign
 from loaders.foreign.open import open_foreign
-from loaders.parts import OpenCounts, Part, SampleReader, cut_parts
 from loaders.partial import PartialDataset
+from loaders.parts import OpenCounts, Part, SampleReader, cut_parts
 from loaders.place import CACHE_DIR_VARIABLE, DatasetPlace, find_dataset
 from loaders.reader import OpenShard
 from loaders.sample import Sample

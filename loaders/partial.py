@@ -2,8 +2,8 @@
 
 Rules:
     * A shard is there when its final name is; see "A dataset of which only a part is there" in docs/format.md.
-    * It is waited for as long as a stager of the dataset lives, and up to a deadline. A stager that has failed for good,
-      or that has gone, ends the wait with its own words.
+    * It is waited for as long as a stager of the dataset lives, and up to a deadline. A stager that has failed for
+      good, or that has gone, ends the wait with its own words.
     * Every wait longer than a few seconds says what it waits for, how long so far, and when it gives up.
 """
 
@@ -94,7 +94,7 @@ class PartialDataset:
                 with suppress(OSError, FormatError):
                     data, is_live = read_live_file(path, max_bytes=MAX_PROGRESS_BYTES)
                     progress = StageProgress.from_json(data, name=path)
-                    if is_live and progress.dataset_id == self.dataset_id and progress.state is not StageState.STOPPED:
+                    if is_live and progress.dataset_id == self.dataset_id:
                         stagers.append(progress)
         return stagers
 

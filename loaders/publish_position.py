@@ -58,8 +58,6 @@ class PositionPublisher:
             if self._file is None:
                 return
             weakref.finalize(self, self._file.close)
-        state = ReadingPosition(
-            **self._known, epoch=said[0], num_shards=len(plan.shards), num_shards_passed=said[1]
-        )
+        state = ReadingPosition(**self._known, epoch=said[0], num_shards=len(plan.shards), num_shards_passed=said[1])
         self._file.write(state.to_json())
         self._said = said

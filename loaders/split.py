@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator
 from typing import TypedDict
 
 from loaders.files import ShardFile
-from loaders.parts import OpenCounts, Part
 from loaders.partial import PartialDataset
+from loaders.parts import OpenCounts, Part
 from loaders.reader import OpenShard
 from loaders.sample import Sample
 from shards.errors import NotStagedError, printable

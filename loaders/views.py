@@ -180,6 +180,8 @@ class _View:
             max(one.process for one in several),
             sum(one.num_opens for one in several),
             sum(one.seconds for one in several),
+            sum(one.num_waits for one in several),
+            sum(one.wait_seconds for one in several),
         )
 
     def place(self, number: int) -> tuple[Dataset, int]:

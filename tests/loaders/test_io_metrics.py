@@ -9,6 +9,7 @@ import loaders
 from loaders.batches import BatchReader
 from loaders.io_meter import IoMeter
 from loaders.io_metrics import HISTOGRAM_BOUNDS, MEASURED_EVERY, BatchTimings, Histogram, IoSnapshot, WorkerIo
+from loaders.parts import OpenCounts
 
 torch = pytest.importorskip("torch")
 
@@ -23,6 +24,8 @@ def timings(worker=0, finished_at=0.0, **values):
         "collate_seconds": 0.25,
         "num_opens": 0,
         "open_seconds": 0.0,
+        "num_shard_waits": 0,
+        "shard_wait_seconds": 0.0,
     }
     measured = {"is_measured": False, "read_seconds": 0.0, "verify_seconds": 0.0, "read_bytes": 0}
     return BatchTimings(worker=worker, finished_at=finished_at, **{**defaults, **measured, **values})
@@ -30,7 +33,7 @@ def timings(worker=0, finished_at=0.0, **values):
 
 def test_waits_first_batch_and_transfer():
     meter = IoMeter(rank=3)
-    meter.begin(process=9, num_opens=0, open_seconds=0.0)
+    meter.begin(OpenCounts(9))
     meter.add(timings(finished_at=11.5), asked_at=10.0, received_at=12.0)
     meter.add(timings(finished_at=12.5), asked_at=13.0, received_at=13.0)
     meter.wait(0.5)
@@ -45,7 +48,7 @@ def test_waits_first_batch_and_transfer():
 
 def test_ready_batches_are_those_that_lay_there_when_one_was_asked_for():
     meter = IoMeter()
-    meter.begin(process=9, num_opens=0, open_seconds=0.0)
+    meter.begin(OpenCounts(9))
     # asked for at 10, 11, 12; ready at 1, 2 and 11.5: two lay there at 10, one at 11, one at 12
     for finished_at, asked_at in ((1.0, 10.0), (2.0, 11.0), (11.5, 12.0)):
         meter.add(timings(finished_at=finished_at), asked_at=asked_at, received_at=asked_at)
@@ -55,7 +58,7 @@ def test_ready_batches_are_those_that_lay_there_when_one_was_asked_for():
 
 def test_reading_is_scaled_up_from_the_measured_batches():
     meter = IoMeter()
-    meter.begin(process=9, num_opens=0, open_seconds=0.0)
+    meter.begin(OpenCounts(9))
     meter.add(
         timings(is_measured=True, read_seconds=0.2, verify_seconds=0.1, read_bytes=400), asked_at=0, received_at=1
     )
@@ -70,7 +73,7 @@ def test_reading_is_scaled_up_from_the_measured_batches():
 
 def test_opens_belong_to_processes_and_those_from_before_to_nobody():
     meter = IoMeter()
-    meter.begin(process=1, num_opens=5, open_seconds=1.0)
+    meter.begin(OpenCounts(1, 5, 1.0))
     for number, (process, opens, seconds) in enumerate([(1, 6, 1.5), (2, 3, 0.25), (1, 8, 2.0), (2, 3, 0.25)]):
         meter.add(
             timings(worker=number % 2, process=process, num_opens=opens, open_seconds=seconds),
@@ -83,7 +86,7 @@ def test_opens_belong_to_processes_and_those_from_before_to_nobody():
 
 def test_snapshots_merge_and_are_plain():
     meter = IoMeter(rank=1)
-    meter.begin(process=9, num_opens=0, open_seconds=0.0)
+    meter.begin(OpenCounts(9))
     meter.add(timings(worker=2, finished_at=1.0), asked_at=0.0, received_at=2.0)
     one = meter.snapshot()
     both = one.merge(

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaders.order import DatasetOrder, NodeSplit, RankEpoch, Topology, mixing_quality
@@ -47,6 +47,7 @@ topologies = st.tuples(st.integers(1, 9), st.integers(1, 5))
     stops=st.lists(st.tuples(topologies, st.integers(1, 4)), max_size=3),
     last=topologies,
 )
+@settings(deadline=None)
 def test_every_sample_of_an_epoch_over_any_stops_and_topologies(
     shard_samples, shuffle, seed, epoch, uneven, stops, last
 ):
@@ -92,6 +93,7 @@ def test_every_sample_of_an_epoch_over_any_stops_and_topologies(
     uneven=st.sampled_from(["pad", "drop", "exact"]),
     num_steps=st.integers(0, 4),
 )
+@settings(deadline=None)
 def test_nodes_read_their_own_shards_alone_in_equal_steps(
     num_nodes, ranks_per_node, later_ranks, samples, shuffle, epoch, redeal, uneven, num_steps
 ):
@@ -129,6 +131,47 @@ def test_nodes_read_their_own_shards_alone_in_equal_steps(
         assert set(seen) == set(range(order.num_samples))
     else:
         assert set(seen.values()) <= {1}
+
+
+@given(
+    shard_samples=shard_lists,
+    shuffle=st.sampled_from(["full", "block", "none"]),
+    window_shards=st.integers(1, 4),
+    uneven=st.sampled_from(["pad", "drop", "exact"]),
+    nodes=st.sampled_from([None, {"num_nodes": 2}]),
+    ranks=st.integers(1, 4),
+    position=st.integers(0, 100),
+)
+@settings(deadline=None)
+def test_what_is_passed_is_needed_by_no_rank_any_more(
+    shard_samples, shuffle, window_shards, uneven, nodes, ranks, position
+):
+    order = order_of(shard_samples, nodes, shuffle=shuffle, window_shards=window_shards)
+    world_size = ranks * (2 if nodes else 1)
+    starts = [sum(shard_samples[:shard]) for shard in range(len(shard_samples))]
+    for rank in range(world_size):
+        try:
+            plan = RankEpoch(order, 1, Topology(rank=rank, world_size=world_size), uneven)
+        except LoadError:
+            return
+        start = min(position, plan.num_positions)
+        numbers = plan.numbers(plan.positions(start)) if start < plan.num_positions else []
+        needed = {max(s for s in range(len(starts)) if starts[s] <= n and shard_samples[s]) for n in numbers}
+        passed = plan.num_shards_passed(start)
+        assert not needed & set(plan.shards[:passed])
+    assert plan.num_shards_passed(0) == 0 or not any(shard_samples[shard] for shard in plan.shards[:1])
+    assert plan.num_shards_passed(plan.num_positions) == len(plan.shards)
+
+
+def test_windows_are_passed_one_after_the_other():
+    order = order_of([10] * 8, shuffle="block", window_shards=2)
+    plan = RankEpoch(order, 0, Topology(rank=1, world_size=4), "pad")
+    assert [plan.num_shards_passed(position) for position in (0, 19, 20, 40, 60, 79, 80)] == [0, 0, 2, 4, 6, 6, 8]
+
+
+def test_padding_repeats_the_last_samples():
+    order = order_of([5, 5], shuffle="none")
+    assert sorted(read_steps(order, 0, 0, 4, "pad", 1)[0]) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 9]
 
 
 def test_one_shard_feeds_64_ranks():

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shards.epoch_order import EpochOrder, OrderSpec, shard_order
@@ -29,6 +29,7 @@ def samples_of_shards(shards, shard_samples):
 
 
 @given(spec=specs, epoch=st.integers(0, 1000), shard_samples=st.lists(st.integers(0, 12), max_size=12), data=st.data())
+@settings(deadline=None)
 def test_each_sample_of_the_selected_shards_comes_exactly_once(spec, epoch, shard_samples, data):
     places = list(range(len(shard_samples)))
     selected = data.draw(
@@ -42,6 +43,7 @@ def test_each_sample_of_the_selected_shards_comes_exactly_once(spec, epoch, shar
 
 
 @given(spec=specs, epoch=st.integers(0, 3), shard_samples=st.lists(st.integers(0, 9), min_size=1, max_size=9))
+@settings(deadline=None)
 def test_a_window_needs_its_shards_and_no_others(spec, epoch, shard_samples):
     order = EpochOrder(spec, epoch, shard_samples)
     numbers, windows = all_numbers(order), order.windows()

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from blake3 import blake3
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shards.permutation import MAX_SIZE, Permutation
@@ -38,11 +38,13 @@ def permute_by_the_document(number, size, label):
 
 
 @given(size=st.integers(1, 3000), label=st.text(st.characters(max_codepoint=127), max_size=8))
+@settings(deadline=None)
 def test_every_number_comes_exactly_once(size, label):
     assert sorted(Permutation(size, label)(np.arange(size)).tolist()) == list(range(size))
 
 
 @given(data=st.data(), size=st.integers(2, MAX_SIZE))
+@settings(deadline=None)
 def test_it_is_what_the_document_describes(data, size):
     number = data.draw(st.integers(0, size - 1))
     assert Permutation(size, "label")([number]).tolist() == [permute_by_the_document(number, size, "label")]

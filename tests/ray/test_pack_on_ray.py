@@ -1,5 +1,6 @@
 """Packing on a Ray cluster of two nodes: the bytes, errors and stops of the local engine, whatever dies on the way."""
 
+import contextlib
 import json
 import os
 import re
@@ -165,7 +166,8 @@ def test_changed_source_is_noticed_and_names_the_node(start, nodes, source, slow
     assert not nodes.busy_workers()
 
 
-def test_object_store_gets_the_same_bytes(start, nodes, s3_environment, source, expected):
+@pytest.mark.parametrize("is_disturbed", [False, True])
+def test_object_store_gets_the_same_bytes(start, nodes, s3_environment, source, expected, is_disturbed):
     import boto3
 
     client = boto3.client(
@@ -178,7 +180,13 @@ def test_object_store_gets_the_same_bytes(start, nodes, s3_environment, source, 
     bucket = uuid.uuid4().hex
     client.create_bucket(Bucket=bucket)
     try:
-        code, _, stderr = start(source, f"s3://{bucket}/set", *SMALL).finish()
+        running = start(source, f"s3://{bucket}/set", *SMALL)
+        if is_disturbed:
+            running.wait_until(lambda: client.list_multipart_uploads(Bucket=bucket).get("Uploads"))
+            for pid in running.wait_until(nodes.busy_workers):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        code, _, stderr = running.finish()
         assert code == 0, stderr
         found = {
             item["Key"].removeprefix("set/"): client.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()

@@ -181,15 +181,15 @@ def chosen_engine() -> "tuple[EngineName, str | None]":
     """The engine, and the address of its cluster if one was given.
 
     Raises:
-        UnsupportedEnvironmentError: what the engine needs is not installed.
+        UnsupportedEnvironmentError, EngineError: what the engine needs is not there.
     """
     from packer.engines.names import EngineName
 
     engine, address = EngineName(_chosen()["engine"]), _chosen()["ray_address"]
     if engine is EngineName.RAY:
-        from packer.engines.ray import require_ray
+        from packer.engines.ray import require_cluster
 
-        require_ray()
+        require_cluster(address)
     elif click.get_current_context().get_parameter_source("ray_address") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--ray-address goes with --engine ray")
     return engine, address

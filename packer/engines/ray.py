@@ -83,17 +83,22 @@ class RayCluster:
             return _Run(ray, plan, setting, self.num_jobs).finish(report, check)
 
 
-def require_ray() -> None:
-    """See that Ray is installed, before the source is looked through.
+def require_cluster(address: str | None) -> None:
+    """See that Ray is installed and that its cluster listens, before the source is looked through.
+
+    Args:
+        address: see :class:`RayCluster`.
 
     Raises:
-        UnsupportedEnvironmentError: it is not.
+        UnsupportedEnvironmentError: Ray is not installed.
+        EngineError: there is no cluster.
     """
     if importlib.util.find_spec("ray") is None:
         raise UnsupportedEnvironmentError(
             "--engine ray needs Ray, which is not installed here; pip install 'shardferry[ray]', in the version that "
             "the cluster runs"
         )
+    check_head(address)
 
 
 class _Run:
@@ -246,8 +251,7 @@ def _joined(address: str | None, transform: TransformSpec | None) -> Iterator[An
         UnsupportedEnvironmentError: Ray is not installed, or the cluster runs another version.
         EngineError: there is no cluster, or it does not answer.
     """
-    require_ray()
-    check_head(address)
+    require_cluster(address)
     with _kept_settings():
         ray = importlib.import_module("ray")
         _init(ray, address, transform)

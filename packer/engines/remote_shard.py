@@ -141,8 +141,8 @@ def _with_node(error: Exception, node: str) -> Exception:
         named = SourceChangedError(error.path, error.expected, f"{error.actual} on node {node}{doubt}")
     elif isinstance(error, TransformError):
         named = TransformError(error.name, error.key, f"{error.reason} (on node {node})")
-    elif type(error) is SourceError and node not in str(error):
-        named = SourceError(f"on node {node}: {error}")
+    elif type(error) in {SourceError, DestinationError} and node not in str(error):
+        named = type(error)(f"on node {node}: {error}")
     elif isinstance(error, RemoteError):
         named = type(error)(f"on node {node}: {error}")
         named.is_transient = error.is_transient

@@ -149,6 +149,7 @@ class FailingOrigin:
     [
         (RemoteDeniedError("s3://b: denied"), RemoteDeniedError, "on node n1: s3://b: denied"),
         (SourceError("a: gone"), SourceError, "on node n1: a: gone"),
+        (DestinationError("/d: uid 3 may not"), DestinationError, "on node n1: /d: uid 3 may not"),
         (("Get", "bad day"), PackError, "UnreadableError: Get: bad day"),
     ],
 )

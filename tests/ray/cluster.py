@@ -70,11 +70,15 @@ class Running:
     process: subprocess.Popen
     destination: str
 
+    def is_done(self) -> bool:
+        """Whether the program has ended."""
+        return self.process.poll() is not None
+
     def wait_until(self, is_so: Callable[[], object]):
         """Wait for a condition while the program runs."""
         deadline = time.monotonic() + TEST_SECONDS
         while not (found := is_so()):
-            assert self.process.poll() is None, self.process.communicate()
+            assert not self.is_done(), self.process.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.005)
         return found

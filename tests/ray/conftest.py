@@ -20,14 +20,17 @@ SMALL_SHARDS = ("--shard-size", "100000")
 
 
 @pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
+def _time_limit(request) -> Iterator[None]:
     """End a test that hangs: none of them waits for anything without a limit, but Ray may."""
+    seconds = TEST_SECONDS
+    if request.node.get_closest_marker("rounds"):
+        seconds *= 1 + request.config.getoption("--kills")
 
     def give_up(_number, _frame):
-        raise TimeoutError(f"longer than {TEST_SECONDS} s")
+        raise TimeoutError(f"longer than {seconds} s")
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(TEST_SECONDS)
+    signal.alarm(seconds)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

@@ -1,18 +1,15 @@
-"""Kills at random moments over Ray: the driver, workers, all workers of a node. The bytes are always the same.
+"""kill -9 at random moments over Ray: the driver, workers, all workers at once. ``--kills N`` says how often for each.
 
-``RAY_KILLS`` says how often; ``RAY_KILLS_SEED`` chooses other moments.
+``make test-ray ARGS="--kills 50"`` kills 100 times.
 """
 
 import os
 import random
-import shutil
 import signal
-import time
-from pathlib import Path
 
 import pytest
 
-from tests.ray.cluster import contents
+from tests.packer.killing import Build, Directory, kill_again_and_again
 
 pytestmark = [
     pytest.mark.ray,
@@ -20,59 +17,62 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-NUM_KILLS = int(os.environ.get("RAY_KILLS", "10"))
-SEED = int(os.environ.get("RAY_KILLS_SEED", "0"))
 SHARDS = ("--shard-size", "25000")
 """Some 60 of them: as many moments between shards."""
-START_SECONDS = 4
-VICTIMS = ("driver", "driver", "worker", "all workers")
 
 
-def assert_whole(out, whole):
-    """Whatever lies under a final name is complete, at any moment."""
-    names = os.listdir(out) if out.exists() else []
-    for name in names:
-        if not name.startswith("."):
-            assert Path(out, name).read_bytes() == whole[name], f"{name} is not whole"
+@pytest.fixture
+def num_kills(request):
+    return request.config.getoption("--kills")
 
 
-@pytest.mark.parametrize("kill", range(NUM_KILLS))
-def test_killed_at_any_moment_the_bytes_are_the_same(start, nodes, source, expected, tmp_path, kill, record_property):
+@pytest.fixture
+def place(tmp_path):
+    return Directory(tmp_path / "out")
+
+
+@pytest.fixture
+def build(nodes, source):
+    return Build(str(source), (*SHARDS, "--engine", "ray", "--ray-address", nodes.address))
+
+
+@pytest.mark.rounds
+def test_killed_drivers_leave_whole_files_and_the_next_run_goes_on(build, place, expected, num_kills, capsys):
+    """The next one begins while workers of the killed one may still be at work."""
+    moments = kill_again_and_again(build, place, num_kills, random.Random(41))
+    with capsys.disabled():
+        print(f" {dict(moments)} ", end="")
+    assert build.finish(place) == expected(*SHARDS)
+    assert num_kills < 8 or moments["between"], "the kills came too early or too late to mean anything"
+
+
+@pytest.mark.rounds
+def test_killed_workers_change_nothing(start, nodes, place, source, expected, num_kills):
+    dice = random.Random(42)
     whole = expected(*SHARDS)
-    num_shards = len(whole) // 2
-    out = tmp_path / "out"
-    dice = random.Random(SEED * 1_000_003 + kill)
-    victim, target = dice.choice(VICTIMS), max(dice.randrange(-6, num_shards - 2), 0)
-    running = start(source, out, *SHARDS)
-    if victim == "driver":
-        running.wait_until(lambda: running.num_finished() >= target)
-        if target == 0:
-            time.sleep(
-                dice.uniform(0, START_SECONDS)
-            )  # somewhere between the start of the program and its first shards
-        running.process.send_signal(signal.SIGKILL)
-        running.process.wait()
-        assert_whole(out, whole)
-        running = start(source, out, *SHARDS)  # while the workers of the killed one may still be at work
-    else:
+    num_inside = 0
+    for _ in range(num_kills):
+        is_for_all, target = dice.random() < 0.3, dice.randrange(len(whole) // 2 - 2)
+        running = start(source, place.path, *SHARDS)
+        running.wait_until(lambda target=target: running.num_finished() >= target or running.is_done())
+        num_killed = 0
+        while not num_killed and not running.is_done():
+            num_killed = sum(map(end_at_once, nodes.busy_workers()[: None if is_for_all else 1]))
+        num_inside += num_killed > 0
+        for name in place.names():
+            assert place.read(name) == whole[name], f"{name} is not whole"
+        code, _, stderr = running.finish()
+        assert code == 0, stderr
+        assert {name: place.read(name) for name in place.names()} == whole
+        assert not place.leftovers()
+        place.clear()
+    assert num_inside >= num_kills // 2, "the kills came too late to mean anything"
 
-        def kill_some():
-            """Kill who packs a shard just now; true when there was somebody, or all is done."""
-            busy = nodes.busy_workers()
-            victims = busy if victim == "all workers" else busy[:1]
-            for pid in victims:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    victims = []
-            return victims or running.process.poll() is not None
 
-        running.wait_until(lambda: running.num_finished() >= target or running.process.poll() is not None)
-        while not kill_some():
-            pass
-        assert_whole(out, whole)
-    code, _, stderr = running.finish()
-    assert code == 0, stderr
-    assert contents(out) == whole
-    assert not [name for name in os.listdir(out) if name.endswith(".partial")]
-    shutil.rmtree(out)
+def end_at_once(pid):
+    """Kill a process; whether there was one."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True

@@ -16,7 +16,6 @@ from tests.ray.cluster import PACK, STORE_BYTES, TEST_SECONDS, RayNodes, Running
 
 SLOW_MODULE = "slow_transform"
 SLOW_SECONDS = 0.01
-SMALL_SHARDS = ("--shard-size", "100000")
 
 
 @pytest.fixture(autouse=True)

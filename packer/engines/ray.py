@@ -29,6 +29,7 @@ from typing import Any
 
 from packer.engines.code_identity import code_identity
 from packer.engines.ray_address import check_head
+from packer.engines.ray_failures import explain_failure
 from packer.engines.remote_shard import ShardRequest, read_outcome, saved_plan_digest
 from packer.engines.work import Setting
 from packer.plan import PackPlan
@@ -38,7 +39,7 @@ from packer.task import work_order
 from packer.transform import TransformSpec
 from packer.write import ReportProgress, ShardResult
 from shardferry import __version__
-from shards.errors import EngineError, PackError, UnsupportedEnvironmentError, printable
+from shards.errors import EngineError, UnsupportedEnvironmentError, printable
 
 logger = logging.getLogger(__name__)
 
@@ -161,14 +162,14 @@ class _Run:
 
         Raises:
             UnsupportedEnvironmentError: the node has other code.
-            PackError: the worker died too often, or Ray could not run the task.
+            EngineError: the worker died too often, or Ray could not run the task.
             Exception: what failed in the task.
         """
         name = self._plan.shards[number].name
         try:
             is_fit, outcome = self._ray.get(ref)
         except self._ray.exceptions.RayError as error:
-            raise _explain_failure(self._ray, error, name) from error
+            raise explain_failure(error, name) from error
         if not is_fit:
             raise UnsupportedEnvironmentError(
                 f"{outcome}; install shardferry {__version__}, the one that runs here, on every node of the cluster, "
@@ -221,25 +222,6 @@ def _make_task(ray: Any) -> Any:
 
     return ray.remote(num_cpus=1, max_retries=MAX_RETRIES, retry_exceptions=False, scheduling_strategy="SPREAD")(
         pack_shard
-    )
-
-
-def _explain_failure(ray: Any, error: Exception, name: str) -> PackError:
-    """Say why Ray gave up on a shard."""
-    reasons = {
-        "OutOfMemoryError": "memory ran out on its node; give nodes more memory, or Ray fewer processors of each",
-        "WorkerCrashedError": "the process that packed it died again and again, mostly because memory ran out",
-        "NodeDiedError": "the node that packed it was lost, and others after it",
-        "LocalRayletDiedError": "Ray's own process on its node died",
-        "TaskCancelledError": "somebody cancelled its task",
-        "RuntimeEnvSetupError": "a node could not get the transform's module",
-    }
-    kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in reasons), "")
-    detail = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    reason = reasons.get(kind, f"Ray could not run its task: {type(error).__name__}")
-    return EngineError(
-        f"{name} was not packed: {reason} ({printable(detail)[:500]}); finished shards are kept, run the same command "
-        "again to go on"
     )
 
 

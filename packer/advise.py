@@ -6,7 +6,6 @@ Every piece of advice names the numbers it stands on and what to type. A plan th
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 
 from packer.measured import Room
 from packer.propose import Proposal
@@ -132,9 +131,10 @@ def _about_left_out(facts: PlanFacts) -> Iterator[Advice]:
 
 def _about_empty_files(facts: PlanFacts) -> Iterator[Advice]:
     files = facts.plan.content.files
-    num_empty = files.sizes.count(0)
+    empty = [number for number in facts.plan.content.samples.file_numbers if not files.sizes[number]]
+    num_empty = len(empty)
     if num_empty:
-        places = islice((place for place, size in enumerate(files.sizes) if not size), NAMED_FILES)
+        places = sorted(empty)[:NAMED_FILES]
         names = ", ".join(printable(display_path(files.paths[place])) for place in places)
         more = ", …" if num_empty > NAMED_FILES else ""
         yield Advice(

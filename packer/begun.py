@@ -32,8 +32,8 @@ def check_same_plan(data: bytes, saved: SavedPlan, where: str, list_sources: Cal
         old = SavedPlan.from_json(data)
     except JsonError as error:
         raise PlanMismatchError(
-            f"the saved plan {printable(where)}/{STATE_NAME}/{PLAN_NAME} is damaged ({error}); "
-            "start anew with --overwrite"
+            f"the saved plan {printable(where)}/{STATE_NAME}/{PLAN_NAME} cannot be used ({error}); "
+            "start anew with --overwrite, or choose another destination"
         ) from error
     if old.digest == saved.digest:
         return

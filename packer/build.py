@@ -200,12 +200,11 @@ def _finish_shards(
 
 
 def _open_engine(config: PackConfig, plan: PackPlan) -> AbstractContextManager[Engine]:
-    files = plan.content.files
     if config.engine is EngineName.RAY:
         from packer.engines.ray import RayCluster  # noqa: PLC0415 (Ray is loaded only where it is used)
 
         return nullcontext(RayCluster(config.ray_address, config.jobs))
-    worthwhile = 1 + len(files) // _FILES_PER_JOB + files.size_bytes // _BYTES_PER_JOB
+    worthwhile = 1 + plan.num_files // _FILES_PER_JOB + plan.source_bytes // _BYTES_PER_JOB
     if config.transform is not None:  # what a user's function costs is unknown, and often much
         worthwhile = len(plan.shards)
     num_jobs = min(config.jobs or min(usable_cpus(), worthwhile), len(plan.shards))

@@ -9,7 +9,7 @@ import click
 
 from packer import cli_options
 from packer.commands import MoreCommands, set_up_log, show
-from packer.locations import directory_of
+from packer.locations import check_location, directory_of
 from shardferry import __version__
 from shardferry.console import ByteSize, Progress, name_variables, run_main
 
@@ -213,6 +213,9 @@ def build_command(
 
     set_up_log(verbose=verbose, quiet=quiet)
     try:
+        check_location(source, "SOURCE")
+        if destination or not dry_run:
+            check_location(destination, "DESTINATION")
         check_patterns((*include, *exclude))
         columns = parse_columns(column_texts)
     except ValueError as error:

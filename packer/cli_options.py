@@ -229,5 +229,8 @@ def _parse(parse: Callable[[str], _Value], text: str, option: str) -> _Value:
 
 
 def _read_text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        return file.read()
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read()
+    except OSError as error:
+        raise ValueError(f"cannot read the list {path!r}: {error.strerror}") from error

@@ -8,6 +8,7 @@ import re
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _CREDENTIALS = re.compile(r"(://)[^/@]*@")
+_WITH_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs"})
 _LOCAL = re.compile(r"(?:file|local)://", re.IGNORECASE)
 
 
@@ -19,6 +20,22 @@ def is_url(location: str) -> bool:
 def directory_of(location: str) -> str:
     """The path of a location that is no URL; a URL stays as it is."""
     return _LOCAL.sub("", location, count=1)
+
+
+def check_location(location: str, name: str) -> None:
+    """Refuse what can be no location.
+
+    Args:
+        location: as the user gave it.
+        name: of the argument, for the message.
+
+    Raises:
+        ValueError: it is empty, or a URL without a bucket.
+    """
+    if not location:
+        raise ValueError(f"{name} is empty; give a directory or a URL")
+    if scheme_of(location) in _WITH_BUCKETS and not location.partition("://")[2].partition("/")[0]:
+        raise ValueError(f"{name} {location} names no bucket; write for instance s3://bucket/prefix")
 
 
 def scheme_of(url: str) -> str:

@@ -124,7 +124,7 @@ def _check_paths(config: PackConfig) -> None:
         _refuse_inside(config)
     if os.path.lexists(config.destination) and not os.path.isdir(config.destination):
         raise DestinationError(
-            f"the destination {printable(config.destination)} is a file; choose a directory, it is made if missing"
+            f"the destination {printable(config.destination)} is no directory; choose one, it is made if missing"
         )
 
 

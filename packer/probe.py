@@ -37,15 +37,15 @@ def measure_reading(
     Returns:
         None when no file could be read, or when the source is read in big parts, of which single files tell nothing.
     """
-    files = plan.content.files
-    if files.batches is not None:
+    files, packed = plan.content.files, plan.content.samples.file_numbers
+    if files.batches is not None or not len(packed):
         return None
     locators = files.paths if files.locators is None else files.locators
     num_read = num_bytes = 0
     started = seconds = 0.0
     for attempt in range(PROBED_FILES):
         check()
-        number = keyed_hash(str(attempt), 0, purpose=b"probe") % len(files)
+        number = packed[keyed_hash(str(attempt), 0, purpose=b"probe") % len(packed)]
         file = files[number]
         if file.stamp == INLINE or num_bytes + file.size_bytes > PROBE_BYTES:
             continue
@@ -67,7 +67,7 @@ def measure_reading(
     return ReadingTime(
         num_files=num_read,
         seconds_a_file=seconds_a_file,
-        one_by_one_seconds=seconds_a_file * len(files),
+        one_by_one_seconds=seconds_a_file * len(packed),
         num_readers=num_jobs * num_threads,
     )
 

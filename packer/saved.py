@@ -84,9 +84,16 @@ class SavedPlan:
             JsonError: it is damaged, or not one of these.
         """
         fields = JsonFields(parse_json(data), "")
+        version = fields.count("plan_version")
+        if version != PLAN_VERSION:
+            raise JsonError(
+                "plan_version",
+                f"is {version}, this release makes version {PLAN_VERSION}: another release of shardferry began this, "
+                "and can go on with it",
+            )
         claimed = fields.string("plan_digest")
         plan = cls(
-            plan_version=fields.count("plan_version"),
+            plan_version=version,
             options=fields.object("options"),
             num_files=fields.count("num_files"),
             source_bytes=fields.count("source_bytes"),

@@ -5,7 +5,7 @@ One pass over the samples. Nothing here judges: :mod:`packer.advise` does.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from packer.cut import SizeFunction
@@ -137,7 +137,7 @@ def survey_plan(plan: PackPlan, skips: Skips, other_formats: Sequence[tuple[str,
         plan=plan,
         skips=skips,
         extensions=extensions,
-        size_bins=bin_sizes(plan.content.files.sizes),
+        size_bins=bin_sizes(map(plan.content.files.sizes.__getitem__, plan.content.samples.file_numbers)),
         kinds=_survey_kinds(plan),
         splits=_survey_splits(plan),
         mixing=measure_mixing(plan),
@@ -148,7 +148,7 @@ def survey_plan(plan: PackPlan, skips: Skips, other_formats: Sequence[tuple[str,
     )
 
 
-def bin_sizes(sizes: Sequence[int]) -> tuple[SizeBin, ...]:
+def bin_sizes(sizes: Iterable[int]) -> tuple[SizeBin, ...]:
     """Count sizes in bins; bins without files are left out at both ends."""
     counts = [0] * (len(SIZE_BOUNDS) + 1)
     totals = [0] * (len(SIZE_BOUNDS) + 1)

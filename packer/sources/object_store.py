@@ -108,6 +108,8 @@ def ask(request: Callable[[], Result], what: str) -> Result:
         except RemoteDeniedError:
             raise
         except RemoteError as error:
+            if not error.is_transient:
+                raise
             if left == 0:
                 raise RemoteError(
                     f"{error}; {TRIES} tries failed, finished shards are kept, run the same command again to go on"

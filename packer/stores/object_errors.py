@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from shards.errors import RemoteDeniedError, RemoteError, ShardferryError, printable
 
 _DENIED_CLASSES = frozenset({"NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError", "HttpError401"})
+_REFUSED_CLASSES = frozenset({"ParamValidationError", "InvalidURL", "InvalidUrlClientError"})
+"""Raised before anything is sent."""
+
 _ADVICE = (
     (
         "MissingContentLength",
@@ -42,6 +45,8 @@ def explain_errors(url: str) -> Iterator[None]:
     except Exception as error:  # (each driver has classes of its own, and none can be imported here)
         if type(error).__name__ in _DENIED_CLASSES:
             raise RemoteDeniedError(f"{printable(url)}: {_reason(error)}; give credentials to the driver") from error
+        if type(error).__name__ in _REFUSED_CLASSES:
+            raise RemoteError(f"{printable(url)}: {_reason(error)}; check the URL", is_transient=False) from error
         advice = next((f"; {text}" for sign, text in _ADVICE if sign in str(error)), "")
         raise RemoteError(f"{printable(url)}: {_reason(error)}{advice}") from error
 

@@ -37,8 +37,13 @@ class TargetDirectory:
     def __init__(self, path: str, existing: Existing) -> None:
         self.path = path
         self._existing = existing
-        make_directory(path)
-        self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            make_directory(path)
+            self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise DestinationError(
+                f"cannot extract into {printable(path)}: {error.strerror}; choose a directory, it is made if missing"
+            ) from error
         self._levels: list[tuple[str, int]] = []
         """Name and descriptor of each open directory, from the top down: files of a directory come together."""
         self.was_empty = not os.listdir(self._root)

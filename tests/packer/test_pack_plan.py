@@ -117,7 +117,7 @@ def test_splits_come_from_lists(pack_here, make_tree, incomplete, tmp_path, read
 @pytest.mark.parametrize("split", ["@missing", "train=@missing"])
 def test_missing_list_is_named(pack_here, make_tree, split):
     done = pack_here("plan", make_tree({"a.jpg": b"x"}), "--split", split)
-    assert done.returncode == 74
+    assert done.returncode == 2
     assert "missing: No such file" in done.stderr
     assert "Traceback" not in done.stderr
 

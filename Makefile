@@ -38,7 +38,7 @@ test: installed ## the everyday tests, on the installed package (under 5 minutes
 	@$(RUN_TESTS) -n $(WORKERS) -m "not slow" $(ARGS)
 
 test-slow: installed ## the slower tests
-	@$(RUN_TESTS) -m "slow and not ceph and not ray" $(ARGS)
+	@$(RUN_TESTS) -m "slow and not ceph and not ray and not faults" $(ARGS)
 
 check: lint types layers docs ## everything that needs no run: style, types, layers, docs
 
@@ -89,4 +89,5 @@ include tests/ceph/ceph.mk
 include tests/interop/interop.mk
 include tests/datasets/datasets.mk
 include tests/ray/ray.mk
+include tests/faults/faults.mk
 include benchmarks/bench.mk

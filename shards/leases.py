@@ -20,6 +20,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -206,6 +207,19 @@ def try_lock(fd: int, *, is_exclusive: bool = True) -> bool:
             ) from error
         raise
     return True
+
+
+def release_locks_below(directory: str) -> None:
+    """Release every ``flock`` that this process has on files and directories below ``directory``.
+
+    For an end that leaves a thread behind which hangs in the kernel: the files stay open until it is free. Works on
+    names only, since a file elsewhere may be the one that hangs.
+    """
+    prefix = f"{os.path.realpath(directory)}/"
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # of the listing itself, or just closed
+            if os.readlink(f"/proc/self/fd/{name}").startswith(prefix):
+                fcntl.flock(int(name), fcntl.LOCK_UN)
 
 
 def probe_locking(directory: str) -> bool:

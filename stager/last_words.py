@@ -11,6 +11,7 @@ import click
 
 from shardferry.console import exit_code_of
 from shards.errors import ShardferryError, StoppedError, printable
+from shards.leases import release_locks_below
 from stager.report import render_failure
 
 THREAD_PREFIX = "stage-"
@@ -43,11 +44,13 @@ def write_last_words(path: str, line: bytes) -> None:
         os.close(fd)
 
 
-def leave(error: StoppedError, termination_log: str) -> NoReturn:
-    """End the process although a read hangs in the kernel."""
+def leave(error: StoppedError, termination_log: str, cache_dir: str) -> NoReturn:
+    """End the process although a thread hangs in the kernel, and let go of what it has locked in the cache."""
     code = exit_code_of(error)
-    click.echo(f"stage: error: {error} (a read that hangs was left behind)", err=True)
+    click.echo(f"stage: error: {error} (a read or write that hangs was left behind)", err=True)
     write_last_words(termination_log, render_failure(code, type(error).__name__, str(error)))
+    # a process with a thread that hangs keeps its files, and so its locks, until the thread is free
+    release_locks_below(cache_dir)
     leave_now(code)
 
 

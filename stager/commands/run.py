@@ -1,5 +1,7 @@
 """``stage run``."""
 
+from functools import partial
+
 import click
 
 from shardferry.console import Duration
@@ -48,13 +50,17 @@ def command(
     filesystem or of a newer release, 79 no space, 130 and 143 stopped (run it again to go on).
     """  # noqa: D301 (click reads the backspace)
     from stager.last_words import last_words, leave, write_last_words
+    from stager.supervisor import supervise
 
     start_log(verbose=verbose, quiet=quiet)
     with last_words(termination_log):
         from stager.report import render_last_words
-        from stager.run import run_stage
 
         config = staging.to_config(deadline_seconds=deadline)
-        report = run_stage(config, lambda error: leave(error, termination_log))
+        on_stuck = partial(leave, termination_log=termination_log, cache_dir=config.cache_dir)
+        supervise(on_stuck, deadline)
+        from stager.run import run_stage
+
+        report = run_stage(config, on_stuck)
         write_last_words(termination_log, render_last_words(report))
     click.echo(report.to_json() if is_json else report.to_text())

@@ -1,5 +1,6 @@
 """``stage serve``."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -97,6 +98,7 @@ def command(
     release.
     """  # noqa: D301 (click reads the backspace)
     from stager.last_words import last_words, leave
+    from stager.supervisor import supervise
 
     start_log(verbose=verbose, quiet=quiet)
     with last_words(termination_log):
@@ -116,5 +118,7 @@ def command(
         config = ServeConfig(
             staging.to_config(order=order, window_bytes=window), Minimum(min_shards, min_bytes), address
         )
-        is_staged = run_serve(config, lambda error: leave(error, termination_log))
+        on_stuck = partial(leave, termination_log=termination_log, cache_dir=config.stage.cache_dir)
+        supervise(on_stuck)
+        is_staged = run_serve(config, on_stuck)
     return 0 if is_staged else 143

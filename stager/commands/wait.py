@@ -1,5 +1,7 @@
 """``stage wait``."""
 
+from functools import partial
+
 import click
 
 from shardferry.console import Duration
@@ -68,8 +70,8 @@ def command(
         if deadline <= 0:
             raise click.BadParameter("the deadline must lie in the future", param_hint="--deadline")
         minimum = None if min_shards is None and min_bytes is None else Minimum(min_shards, min_bytes)
-        waited = wait_for_stager(
-            absolute_cache_dir(cache_dir), holder, minimum, deadline, lambda error: leave(error, termination_log)
-        )
+        cache_dir = absolute_cache_dir(cache_dir)
+        on_stuck = partial(leave, termination_log=termination_log, cache_dir=cache_dir)
+        waited = wait_for_stager(cache_dir, holder, minimum, deadline, on_stuck)
         write_last_words(termination_log, render_ready(waited.progress, waited.seconds))
     click.echo(waited.progress.to_json().decode(), nl=False) if is_json else click.echo(describe(waited))

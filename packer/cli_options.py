@@ -229,8 +229,10 @@ def _parse(parse: Callable[[str], _Value], text: str, option: str) -> _Value:
 
 
 def _read_text(path: str) -> str:
+    from shards.errors import printable
+
     try:
         with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
             return file.read()
     except OSError as error:
-        raise ValueError(f"cannot read the list {path!r}: {error.strerror}") from error
+        raise ValueError(f"cannot read the list {printable(path)}: {error.strerror}") from error

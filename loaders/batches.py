@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
+from loaders.bad_samples import keep_good
 from loaders.dataset import Dataset
 from loaders.io_metrics import MEASURED_EVERY, BatchTimings
 from loaders.metered import ReadMeter
+from loaders.sample import BadSample
 
 Item_co = TypeVar("Item_co", covariant=True)
 
@@ -30,19 +32,26 @@ class ItemSource(Protocol[Item_co]):
 class BatchReader:
     """Reads batches of a dataset. Goes to workers by fork or pickle; threads may share one."""
 
-    def __init__(self, source: ItemSource[Any], collate: Callable[[Sequence[Any]], Any]) -> None:
+    def __init__(
+        self, source: ItemSource[Any], collate: Callable[[Sequence[Any]], Any], *, skips_bad: bool = False
+    ) -> None:
         """Describe the batches.
 
         Args:
             source: gives the items.
             collate: makes a batch of items.
+            skips_bad: leave out samples that cannot be read or decoded, and say which.
         """
         self.source = source
         self.collate = collate
+        self.skips_bad = skips_bad
         self._count = itertools.count()
 
-    def __reduce__(self) -> tuple[type["BatchReader"], tuple[ItemSource[Any], Callable[[Sequence[Any]], Any]]]:
-        return BatchReader, (self.source, self.collate)
+    def __getstate__(self) -> dict[str, Any]:
+        return {"source": self.source, "collate": self.collate, "skips_bad": self.skips_bad}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        BatchReader.__init__(self, state["source"], state["collate"], skips_bad=state["skips_bad"])
 
     def read(self, positions: Sequence[int], worker: int) -> tuple[Any, BatchTimings]:
         """Make a batch.
@@ -54,7 +63,13 @@ class BatchReader:
         meter = ReadMeter()
         is_measured = next(self._count) % MEASURED_EVERY == 0
         started = perf_counter()
-        items = self.source.metered_items(positions, meter) if is_measured else self.source.__getitems__(positions)
+        bad: tuple[BadSample, ...] = ()
+        try:
+            items = self.source.metered_items(positions, meter) if is_measured else self.source.__getitems__(positions)
+        except Exception:
+            if not self.skips_bad:
+                raise
+            items, bad = keep_good(self.source.dataset, positions, self.source.__getitems__)
         made = perf_counter()
         batch = self.collate(items)
         finished = perf_counter()
@@ -74,4 +89,5 @@ class BatchReader:
             read_seconds=meter.read_seconds,
             verify_seconds=meter.verify_seconds,
             read_bytes=meter.num_bytes,
+            bad=bad,
         )

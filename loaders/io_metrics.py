@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple, Self
 
+from loaders.sample import BadSample
+
 MEASURED_EVERY = 16
 """One of so many batches of a worker is measured member by member, the first one among them."""
 
@@ -52,6 +54,8 @@ class BatchTimings(NamedTuple):
     read_seconds: float
     verify_seconds: float
     read_bytes: int
+    bad: tuple[BadSample, ...] = ()
+    """Samples that were left out of the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

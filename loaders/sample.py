@@ -8,9 +8,9 @@ Rules:
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol, TypeVar, overload
+from typing import NamedTuple, Protocol, TypeVar, overload
 
-from shards.errors import MissingMemberError
+from shards.errors import MissingMemberError, printable
 
 Default = TypeVar("Default")
 
@@ -146,6 +146,19 @@ class Sample(Mapping[str, bytes]):
 def sample_to_dict(sample: Sample) -> dict[str, str | bytes]:
     """Turn a sample into ``{"__key__": key, extension: bytes, …}``, members in shard order."""
     return {KEY_FIELD: sample.key, **sample.to_dict()}
+
+
+class BadSample(NamedTuple):
+    """A sample that was left out."""
+
+    key: str
+    """Empty when the index does not give it."""
+    origin: str
+    """Shard and byte offset."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{printable(self.origin)}, key {printable(self.key)}: {printable(self.reason)}"
 
 
 class MemoryStore:

@@ -17,6 +17,7 @@ import torch.utils.data
 from blake3 import blake3
 from torch.distributed import ProcessGroup
 
+from loaders.bad_samples import DEFAULT_MAX_COUNT, DEFAULT_MAX_RATE, BadSampleLog, BadSamplePolicy, OnBad
 from loaders.batches import BatchReader
 from loaders.dataset import Dataset
 from loaders.io_meter import IoMeter
@@ -66,6 +67,7 @@ class DataLoader(Generic[Batch]):
         num_threads: worker threads.
         collate_fn: as given, or PyTorch's.
         sampler: decides order, ranks and state.
+        bad_samples: what was left out, against the budget.
     """
 
     def __init__(
@@ -92,6 +94,9 @@ class DataLoader(Generic[Batch]):
         world_size: int | None = None,
         process_group: ProcessGroup | None = None,
         replicate: bool = False,
+        on_bad: OnBad = "error",
+        max_bad: int = DEFAULT_MAX_COUNT,
+        max_bad_rate: float = DEFAULT_MAX_RATE,
     ) -> None:
         """Describe the loader; nothing is read, and no worker starts, before the first pass.
 
@@ -117,6 +122,10 @@ class DataLoader(Generic[Batch]):
             world_size: goes with the rank.
             process_group: the data-parallel group, when several processes need the same samples.
             replicate: read everything in every process.
+            on_bad: what to do about samples that cannot be read or decoded; ``"skip"`` leaves them out, see
+                :mod:`loaders.bad_samples`.
+            max_bad: most that this rank may leave out, over all epochs.
+            max_bad_rate: most of the samples seen that this rank may leave out; one is always allowed.
 
         Raises:
             ValueError: options do not go together.
@@ -153,7 +162,8 @@ class DataLoader(Generic[Batch]):
         self._seed = seed
         source = dataset if isinstance(dataset, ShardDataset) else ShardDataset(dataset)
         self._opened = source.dataset
-        reader = BatchReader(source, self.collate_fn)
+        self.bad_samples = BadSampleLog(BadSamplePolicy(on_bad=on_bad, max_count=max_bad, max_rate=max_bad_rate))
+        reader = BatchReader(source, self.collate_fn, skips_bad=on_bad == "skip")
         ahead = DEFAULT_PREFETCH_FACTOR if prefetch_factor is None else prefetch_factor
         pin = pin_memory and torch.cuda.is_available()
         if pin_memory and not pin:
@@ -199,6 +209,7 @@ class DataLoader(Generic[Batch]):
         with closing(made):
             for batch, timings in made:
                 meter.add(timings, asked_at=asked_at, received_at=perf_counter())
+                self.bad_samples.add(timings.num_samples, timings.bad)
                 count += batch_size
                 # a batch counts as consumed when it is handed out
                 if self.sampler.delivered(current, count):
@@ -230,8 +241,11 @@ class DataLoader(Generic[Batch]):
         self.sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the state: plain JSON values, the same on all ranks; every batch that was handed out counts."""
-        return self.sampler.state_dict()
+        """Give the state: plain JSON values; every batch that was handed out counts.
+
+        It is the same on all ranks, but for the numbers of bad samples when these are left out.
+        """
+        return {**self.sampler.state_dict(), **self.bad_samples.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, with any number of ranks, workers and threads and any batch size.
@@ -240,6 +254,7 @@ class DataLoader(Generic[Batch]):
             IncompatibleStateError: it is no state, or one of another dataset or order; names what differs.
         """
         self.sampler.load_state_dict(state)
+        self.bad_samples.load_state_dict(state)
 
     def snapshot(self) -> IoSnapshot:
         """Give where the time went since the loader was made; see :mod:`loaders.io_metrics`."""

@@ -3,6 +3,7 @@
 All give the batches in their order, each with what it cost.
 """
 
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ from torch.utils.data._utils.pin_memory import pin_memory  # takes every kind of
 
 from loaders.batches import BatchReader
 from loaders.io_metrics import BatchTimings
+from shards.errors import ShardferryError
 
 TimedBatch: TypeAlias = tuple[Any, BatchTimings]
 
@@ -114,7 +116,7 @@ class ProcessEngine:
         self._batches = _PassBatches()
         self._generator = torch.Generator()
         # an item of this dataset is a batch, so that its timings come with it
-        self._loader: torch.utils.data.DataLoader[TimedBatch] = torch.utils.data.DataLoader(
+        self._loader: torch.utils.data.DataLoader[TimedBatch | _Failure] = torch.utils.data.DataLoader(
             _WorkerBatches(reader),
             batch_size=None,
             sampler=self._batches,
@@ -133,17 +135,36 @@ class ProcessEngine:
         """Begin a pass; the workers start now, or go on when they are persistent."""
         self._batches.batches = batches
         self._generator.manual_seed(seed)
-        # pinning makes a list of the pair
-        return ((batch, timings) for batch, timings in iter(self._loader))
+        return _unpacked(iter(self._loader))
 
 
-class _WorkerBatches(torch.utils.data.Dataset[TimedBatch]):
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """One of our errors on its way out of a worker: PyTorch would make a RuntimeError of it."""
+
+    error: ShardferryError
+    trace: str
+
+
+def _unpacked(made: Iterator[TimedBatch | _Failure]) -> Generator[TimedBatch]:
+    for one in made:
+        if isinstance(one, _Failure):
+            one.error.add_note(f"in a worker process:\n{one.trace}")
+            raise one.error
+        batch, timings = one  # a list when it went through pinning
+        yield batch, timings
+
+
+class _WorkerBatches(torch.utils.data.Dataset[TimedBatch | _Failure]):
     def __init__(self, reader: BatchReader) -> None:
         self._reader = reader
 
-    def __getitem__(self, positions: Sequence[int]) -> TimedBatch:
+    def __getitem__(self, positions: Sequence[int]) -> TimedBatch | _Failure:
         worker = torch.utils.data.get_worker_info()
-        return self._reader.read(positions, 0 if worker is None else worker.id)
+        try:
+            return self._reader.read(positions, 0 if worker is None else worker.id)
+        except ShardferryError as error:
+            return _Failure(error, "".join(traceback.format_exception(error)))
 
 
 class _PassBatches(torch.utils.data.Sampler[Any]):

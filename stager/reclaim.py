@@ -131,6 +131,12 @@ def sweep(layout: CacheLayout, report: CleaningReport) -> None:
 
 def _sweep_live_files(layout: CacheLayout) -> None:
     """Remove what processes said of themselves that ended long ago, and positions in datasets that are gone."""
+    for name in _names_in(layout.metrics_dir):
+        path = os.path.join(layout.metrics_dir, name)
+        is_ours = name.endswith(".prom") or is_partial_name(name)
+        with suppress(OSError):
+            if is_ours and time.time() - os.lstat(path).st_mtime > _KEEP_PROGRESS_SECONDS:
+                os.unlink(path)
     for name in _names_in(layout.progress_dir):
         path = os.path.join(layout.progress_dir, name)
         with suppress(OSError, UnsupportedEnvironmentError):

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from shardferry.console import Progress
-from shards.errors import SizeMismatchError, StoppedError
+from shards.errors import ShardferryError, SizeMismatchError, StoppedError
 from shards.manifest import ShardEntry
 from shards.progress import StageProgress, StageState
 from stager.config import StageConfig
@@ -14,6 +15,7 @@ from stager.ending import until_stopped
 from stager.fetch import Fetcher
 from stager.inventory import observe_inventory
 from stager.links import check_link, point_link
+from stager.metrics_file import write_metrics
 from stager.plan import StagePlan, plan_staging
 from stager.prepare import open_cache
 from stager.publisher import ProgressFile, open_progress
@@ -23,6 +25,7 @@ from stager.remotes.open import open_remote
 from stager.remotes.retry import RetryingRemote
 from stager.report import FetchTotals, StageReport
 from stager.session import Session, make_plan, open_session, prepare_to_fetch, read_published
+from stager.stage_metrics import StageCounters
 from stager.stalls import report_stalls
 from stager.tracker import Tracker
 from stager.verify import Verify
@@ -97,10 +100,21 @@ async def stage_dataset(
                     dataset_id=published.manifest.dataset_id,
                     path=session.dataset.path,
                 )
+                counters = StageCounters()
                 with open_progress(layout, progress, is_numbered=True) as shown:
-                    plan, totals = await stage_files(session, shown, EVERYTHING, on_start)
-                commit_if_complete(session, plan)
-                session.lease.finish()
+                    try:
+                        plan, totals = await stage_files(session, shown, EVERYTHING, on_start)
+                        commit_if_complete(session, plan)
+                        session.lease.finish()
+                        counters.last_success_at = time.time()
+                        counters.cached_bytes = plan.kept_bytes + totals.resumed_bytes + totals.peer_bytes
+                        shown.show(replace(shown.progress, state=StageState.STAGED))
+                    except (ShardferryError, OSError) as error:
+                        counters.add_error(error)
+                        raise
+                    finally:
+                        counters.retries = num_retries(remote)
+                        write_metrics(layout, shown.progress, counters)
             for link in config.links:
                 point_link(link, session.dataset.path)
     finally:
@@ -117,9 +131,14 @@ async def stage_dataset(
         resumed_bytes=totals.resumed_bytes,
         fetched_bytes=totals.fetched_bytes,
         peer_bytes=totals.peer_bytes,
-        retries=remote.num_retries if isinstance(remote, RetryingRemote) else 0,
+        retries=num_retries(remote),
         seconds=time.monotonic() - started_at,
     )
+
+
+def num_retries(remote: Remote) -> int:
+    """Give how many reads of a remote were repeated."""
+    return remote.num_retries if isinstance(remote, RetryingRemote) else 0
 
 
 async def stage_files(

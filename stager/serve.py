@@ -28,12 +28,13 @@ from stager.http import Page, ProbeServer, probe_page
 from stager.last_words import THREAD_PREFIX
 from stager.links import check_link, point_link
 from stager.metrics import CONTENT_TYPE, render_metrics
+from stager.metrics_file import write_metrics
 from stager.prepare import explain_not_writable, open_cache
 from stager.publisher import ProgressFile, open_progress
 from stager.readiness import EVERYTHING, Minimum
 from stager.remotes.base import Remote
 from stager.remotes.retry import RetryPolicy
-from stager.run import commit_if_complete, open_source, stage_files
+from stager.run import commit_if_complete, num_retries, open_source, stage_files
 from stager.session import Session, open_session, read_published
 from stager.stage_metrics import StageCounters, describe_state, stage_metrics
 from stager.stalls import report_stalls
@@ -43,6 +44,9 @@ logger = logging.getLogger(__name__)
 
 PAUSES = RetryPolicy(budget_seconds=float("inf"), first_seconds=2.0, limit_seconds=60.0)
 """Between two tries of what may pass."""
+
+METRICS_SECONDS = 10.0
+"""Between two states of the metrics file."""
 
 CLEAN_SECONDS = 1.0
 """How long the end waits for the cleaning of the cache: within the 5 seconds that a stop may take, all in all."""
@@ -132,6 +136,19 @@ class Server:
 
     async def serve(self) -> None:
         """Stage, and keep what is staged; ends when it is cancelled."""
+        writer = asyncio.create_task(self._write_metrics_now_and_then())
+        try:
+            await self._serve()
+        finally:
+            writer.cancel()
+            write_metrics(self._layout, self._shown.progress, self._counters)
+
+    async def _write_metrics_now_and_then(self) -> None:
+        while True:
+            write_metrics(self._layout, self._shown.progress, self._counters)
+            await asyncio.sleep(METRICS_SECONDS)
+
+    async def _serve(self) -> None:
         for attempt in itertools.count():
             try:
                 await self._serve_once()
@@ -170,6 +187,7 @@ class Server:
                         session.lease.release()
                         raise
         finally:
+            self._counters.retries += num_retries(remote)
             await remote.close()
 
     def _begin(self, session: Session) -> None:

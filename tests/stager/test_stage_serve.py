@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from shards.epoch_order import OrderSpec, shard_order
 from shards.leases import hold_dataset, try_exclude
@@ -159,6 +160,32 @@ def test_probes_and_metrics(dataset, cache, serve):
     label = dataset.manifest.dataset_id.removeprefix("blake3:")[:12]
     assert f'shardferry_stage_shards_staged{{dataset="{label}"}} 4' in metrics
     assert "shardferry_stage_ready_ratio" in metrics
+
+
+def read_metrics(path):
+    families = text_string_to_metric_families(path.read_text())
+    return {(one.name, *sorted(one.labels.values())): one.value for family in families for one in family.samples}
+
+
+def test_metrics_stay_in_the_cache_for_collectors_of_text_files(dataset, cache, serve, stage):
+    label = dataset.manifest.dataset_id.removeprefix("blake3:")[:12]
+    assert stage("run", dataset.path, "--cache-dir", cache, env=pod()).code == 0
+    metrics = read_metrics(cache / "metrics" / "pod.prom")
+    assert metrics["shardferry_stage_bytes_total", *sorted([label, "source"])] == dataset.total_bytes
+    assert metrics["shardferry_stage_state", *sorted(["Staged", label])] == 1
+    assert metrics["shardferry_stage_remaining_bytes", label] == 0
+    path = dataset.path / "train-000001.tar"
+    path.write_bytes(bytes(path.stat().st_size))
+    assert stage("run", dataset.path, "--cache-dir", cache / "2", env=pod()).code == 65
+    assert read_metrics(cache / "2" / "metrics" / "pod.prom")[
+        "shardferry_stage_errors_total", *sorted([label, "DigestMismatchError"])
+    ]
+    one = serve()
+    one.wait_state(StageState.STAGED)
+    one.end()
+    metrics = read_metrics(cache / "metrics" / "pod.prom")
+    assert metrics["shardferry_stage_bytes_total", *sorted([label, "source"])] == 0
+    assert metrics["shardferry_stage_bytes_total", *sorted(["cache", label])] == dataset.total_bytes
 
 
 def test_a_permanent_error_is_told_to_wait_and_serve_lives_on(dataset, cache, tmp_path, serve, stage):

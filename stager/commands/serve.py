@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shardferry.console import ByteSize
-from stager.commands.options import log_options, start_log, termination_log_option
+from stager.commands.options import absolute_cache_dir, log_options, start_log, termination_log_option
 from stager.commands.ready import ready_options
 from stager.commands.staging import StagingOptions, staging_options
 
@@ -101,6 +101,8 @@ def command(
     from stager.supervisor import supervise
 
     start_log(verbose=verbose, quiet=quiet)
+    on_stuck = partial(leave, termination_log=termination_log, cache_dir=absolute_cache_dir(staging.cache_dir))
+    supervise(on_stuck)  # before numpy is imported, which starts threads
     with last_words(termination_log):
         from shards.epoch_order import OrderSpec
         from stager.http import parse_address
@@ -118,7 +120,5 @@ def command(
         config = ServeConfig(
             staging.to_config(order=order, window_bytes=window), Minimum(min_shards, min_bytes), address
         )
-        on_stuck = partial(leave, termination_log=termination_log, cache_dir=config.stage.cache_dir)
-        supervise(on_stuck)
         is_staged = run_serve(config, on_stuck)
     return 0 if is_staged else 143

@@ -284,3 +284,28 @@ def test_uploads_are_listed_page_by_page(s3):
 
     found = [upload.name for upload in list_uploads(OnePerPage(), f"{bucket}/set", "s3://x")]
     assert found == [f"train-{number:06d}.tar" for number in range(3)]
+
+
+def test_transformed_samples_are_the_same_in_an_object_store(s3, s3_environment, make_tree, pack, tmp_path):
+    """Sizes are not known before, so the upload begins without them; a shard may even come to nothing."""
+    client, bucket = s3
+    (tmp_path / "halve.py").write_text(
+        "def halve(sample):\n"
+        "    if sample['__key__'] < '10':\n        return None\n"
+        "    return {name: value if name == '__key__' else value[::2] for name, value in sample.items()}\n"
+    )
+    source = make_tree({f"{number:02d}.bin": bytes([number]) * 1000 for number in range(30)})
+    paths = ":".join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    environment = {**s3_environment, "PYTHONPATH": paths}
+    args = ("--transform", "halve:halve", "--shard-size", "12KB", "--no-shuffle", "--jobs", "1", "--json", "--quiet")
+    reports = []
+    for destination in (str(tmp_path / "out"), f"s3://{bucket}/set"):
+        done = pack("build", source, destination, *args, env=environment)
+        assert done.returncode == 0, done.stderr
+        reports.append(json.loads(done.stdout))
+    assert reports[0]["dataset_id"] == reports[1]["dataset_id"]
+    assert reports[1]["num_samples"] == 20
+    names = {name.removeprefix("set/") for name in names_in(client, bucket) if "/.pack/" not in name}
+    assert names == {name for name in os.listdir(tmp_path / "out") if name != ".pack"}
+    again = pack("build", source, f"s3://{bucket}/set", *args, env=environment)
+    assert json.loads(again.stdout)["is_new"] is False

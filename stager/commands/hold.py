@@ -3,7 +3,7 @@
 import click
 
 from shardferry.console import Duration
-from stager.commands.options import absolute_cache_dir, cache_dir_option, holder_option, log_options, start_log
+from stager.commands.options import cache_dir_option, holder_option, log_options, open_existing_cache, start_log
 from stager.config import DEFAULT_LEASE_TTL_SECONDS
 
 
@@ -45,13 +45,12 @@ def command(
     Exit codes: those of the command; 0 when stopped without one, 64 the command cannot be run, 66 no such dataset in
     the cache, 2 usage.
     """  # noqa: D301 (click reads the backspace)
-    from shards.cache import CacheLayout
     from stager.find import find_staged
     from stager.hold import clean_quietly, hold_until_stopped, run_held
     from stager.limits import SpaceLimits
 
     start_log(verbose=verbose, quiet=quiet)
-    layout = CacheLayout(absolute_cache_dir(cache_dir))
+    layout = open_existing_cache(cache_dir)
     dataset_id = find_staged(layout, dataset)
     if program[:1] == ("--",):  # parsing ended at DATASET already
         program = program[1:]

@@ -5,13 +5,14 @@ import json
 import click
 
 from stager.commands.options import (
-    absolute_cache_dir,
     cache_dir_option,
     holder_option,
     json_option,
     log_options,
+    open_existing_cache,
     start_log,
 )
+from stager.commands.space import SpaceOptions, space_options
 
 
 @click.command("release")
@@ -25,6 +26,7 @@ from stager.commands.options import (
     help="What becomes of the datasets when nobody else protects them: lru keeps them until their room is needed.  "
     "[default: what staging was told]",
 )
+@space_options
 @json_option()
 @log_options
 def command(
@@ -32,6 +34,7 @@ def command(
     cache_dir: str,
     holder: str,
     retain: str | None,
+    space: SpaceOptions,
     is_json: bool,
     verbose: bool,
     quiet: bool,
@@ -50,23 +53,21 @@ def command(
     Exit codes: 0 released, or there was nothing to release, 66 no such dataset, 73 cache not writable, 75 a process of
     the holder still runs, 2 usage.
     """  # noqa: D301 (click reads the backspace)
-    from shards.cache import CacheLayout
-    from shards.errors import NotStagedError, printable
     from stager.find import find_staged
     from stager.hold import clean_quietly, release_leases
-    from stager.limits import Retain, SpaceLimits
-    from stager.prepare import check_cache_version, explain_not_writable
+    from stager.limits import Retain
+    from stager.prepare import explain_not_writable
 
     start_log(verbose=verbose, quiet=quiet)
-    layout = CacheLayout(absolute_cache_dir(cache_dir))
+    layout = open_existing_cache(cache_dir)
     try:
-        check_cache_version(layout)
-    except FileNotFoundError as error:
-        raise NotStagedError(f"{printable(layout.root)} is no Shardferry cache: nothing was staged there") from error
+        limits = space.to_limits(layout.root)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     dataset_ids = [find_staged(layout, text) for text in datasets] or None
     with explain_not_writable(layout.root):
         released = release_leases(layout, holder, dataset_ids, Retain(retain) if retain else None)
-    clean_quietly(layout, SpaceLimits(), 60.0)
+    clean_quietly(layout, limits, 60.0)
     if is_json:
         facts = [{"dataset_id": r.dataset_id, "holder": r.holder, "is_released": r.is_released} for r in released]
         click.echo(json.dumps({"leases": facts}))

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shards.digests import hash_bytes
 from shards.epoch_order import ORDER_VERSION, OrderSpec, shard_order
 from shards.live_files import open_live_file
+from shards.manifest import ShardEntry
 from shards.positions import ReadingPosition
 from shards.progress import StageProgress, StageState
 from stager.tracker import Tracker, bytes_of
@@ -33,6 +35,21 @@ def wait_for(condition, what="the condition"):
 # --- values
 
 
+def make_shards(sizes):
+    return [
+        ShardEntry(
+            name=f"s{number}",
+            size_bytes=size,
+            digest=hash_bytes(b""),
+            num_samples=1,
+            index_name=f"i{number}",
+            index_size_bytes=1,
+            index_digest=hash_bytes(b""),
+        )
+        for number, size in enumerate(sizes)
+    ]
+
+
 @pytest.fixture
 def shards(publish, tmp_path):
     return [shard for _, shard in publish(tmp_path / "p", [1000 * (1 + n % 3) for n in range(10)]).manifest.shards()]
@@ -44,6 +61,30 @@ def test_nearest_comes_first_and_the_window_is_never_exceeded(shards):
     plan = plan_window([Place(0, 2, sequences.__getitem__)], {shards[0].name: shards[0]}, room)
     assert list(plan.wanted) == list(plan.missing) == shards[2:6]
     assert list(plan.drop) == [shards[0]]
+
+
+@given(data=st.data())
+def test_any_window_holds_what_comes_next_and_no_more(data):
+    shards = make_shards(data.draw(st.lists(st.integers(0, 50), min_size=1, max_size=8)))
+    sequences = {epoch: data.draw(st.permutations(shards)) for epoch in range(4)}
+    places = [
+        Place(data.draw(st.integers(0, 2)), data.draw(st.integers(0, len(shards))), sequences.__getitem__)
+        for _ in range(data.draw(st.integers(1, 3)))
+    ]
+    staged = {shard.name: shard for shard in data.draw(st.sets(st.sampled_from(shards)))}
+    room = data.draw(st.integers(0, 300))
+    plan = plan_window(places, staged, room)
+    names = [shard.name for shard in plan.wanted]
+    assert len(set(names)) == len(names)
+    assert sum(map(bytes_of, plan.wanted)) <= room
+    assert set(plan.missing) == {shard for shard in plan.wanted if shard.name not in staged}
+    assert {shard.name for shard in plan.drop} == set(staged) - set(names)
+    # what a lone reader needs next is there before anything that it needs later
+    if len(places) == 1:
+        (place,) = places
+        upcoming = [*sequences[place.epoch][place.num_passed :], *sequences[place.epoch + 1]]
+        order = list(dict.fromkeys(shard.name for shard in upcoming))
+        assert names == order[: len(names)]
 
 
 def test_readers_are_served_in_turn(shards):
@@ -67,21 +108,7 @@ def test_the_least_window_holds_what_any_epoch_needs_at_once(shards):
 
 @given(data=st.data())
 def test_the_tracker_counts_like_a_list(data):
-    from shards.digests import hash_bytes
-    from shards.manifest import ShardEntry
-
-    wanted = [
-        ShardEntry(
-            name=f"s{n}",
-            size_bytes=n,
-            digest=hash_bytes(b""),
-            num_samples=1,
-            index_name=f"i{n}",
-            index_size_bytes=1,
-            index_digest=hash_bytes(b""),
-        )
-        for n in range(8)
-    ]
+    wanted = make_shards(range(8))
     tracker, there, ready = Tracker(wanted), set(), 0
     for number in data.draw(st.lists(st.integers(0, 8), max_size=30)):
         is_removal = number in there and data.draw(st.booleans())

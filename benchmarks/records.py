@@ -93,7 +93,7 @@ def _timed(command: list[str]) -> float:
 def _killed_at(command: list[str], work: str, num_shards: int) -> tuple[float, int]:
     """Start a build and kill all its processes when so many shards lie there; (seconds, shards)."""
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, process_group=0)
     try:
         while _num_shards(work) < num_shards:
             if process.poll() is not None:

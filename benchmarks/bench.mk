@@ -22,3 +22,23 @@ $(VENV_BENCH)/.peers: benchmarks/requirements.txt
 	$(if $(PYTHON),$(PYTHON),python3) -m venv "$(VENV_BENCH)"
 	$(VENV_BENCH)/bin/python -m pip install -q --disable-pip-version-check --requirement benchmarks/requirements.txt
 	@touch $@
+
+# The same for the stager, beside copiers of files and of objects.
+VENV_BENCH_STAGE ?= .venv-bench-stage
+
+.PHONY: bench-stage clean-bench-stage
+
+bench-stage: ## time staging beside cp, rsync and S3 copiers (20 minutes; needs rsync, and Ceph's packages for S3)
+	$(if $(PYTHON),$(PYTHON),python3) -m venv "$(VENV_BENCH_STAGE)"
+	$(VENV_BENCH_STAGE)/bin/python -m pip install -q --disable-pip-version-check --constraint constraints.txt \
+		'.[s3]' pytest boto3
+	@# the peers pin other versions of what Shardferry uses
+	$(if $(PYTHON),$(PYTHON),python3) -m venv "$(VENV_BENCH_STAGE)/peers"
+	$(VENV_BENCH_STAGE)/peers/bin/python -m pip install -q --disable-pip-version-check \
+		--requirement benchmarks/requirements-stage.txt
+	@env -u PYTHONSAFEPATH \
+		PATH="$(abspath $(VENV_BENCH_STAGE))/bin:$$PATH:$(abspath $(VENV_BENCH_STAGE))/peers/bin" \
+		$(VENV_BENCH_STAGE)/bin/python benchmarks/stage.py $(BENCH_ARGS)
+
+clean-bench-stage: ## remove that environment
+	rm -rf "$(VENV_BENCH_STAGE)"

@@ -59,9 +59,17 @@ class BlockWriter:
         """
         actual = block_digest(view)
         if actual == expected:
-            done = self._write_direct(offset, view[: len(view) - len(view) % ALIGNMENT_BYTES])
-            write_at(self._fd, offset + done, view[done:])
+            self._write(offset, view)
         return actual
+
+    def write_hashed(self, offset: int, view: memoryview) -> bytes:
+        """Write a block of which no digest is known, and give the one that it has."""
+        self._write(offset, view)
+        return block_digest(view)
+
+    def _write(self, offset: int, view: memoryview) -> None:
+        done = self._write_direct(offset, view[: len(view) - len(view) % ALIGNMENT_BYTES])
+        write_at(self._fd, offset + done, view[done:])
 
     def _write_direct(self, offset: int, view: memoryview) -> int:
         """Write what can be; gives how many bytes from the start were."""

@@ -47,6 +47,8 @@ class StageConfig:
     """How the source is reached."""
     lease_ttl_seconds: float = DEFAULT_LEASE_TTL_SECONDS
     """How long the dataset stays protected after the stager's end, for the trainer to take over."""
+    without_manifest: bool = False
+    """Whether the source is taken for shards of others, which have no manifest."""
     selection: Selection = ALL
     """Which shards this node wants."""
     allow_empty: bool = False

@@ -1,6 +1,7 @@
 """One run of the stager from beginning to end: source → plan → space → fetch → manifest → links → report."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from stager.report import FetchTotals, StageReport
 from stager.session import Session, make_plan, open_session, prepare_to_fetch, read_published
 from stager.stage_metrics import StageCounters
 from stager.stalls import report_stalls
+from stager.survey import survey
 from stager.tracker import Tracker
 from stager.verify import Verify
 
@@ -86,8 +88,12 @@ async def stage_dataset(
     """
     started_at = time.monotonic()
     try:
-        async with report_stalls(remote) as watched:
-            published = await read_published(config, watched)
+        async with report_stalls(remote) as watched, contextlib.AsyncExitStack() as stack:
+            if config.without_manifest:
+                surveyed = survey(config, watched, open_cache(config.cache_dir))
+                published = await stack.enter_async_context(surveyed)
+            else:
+                published = await read_published(config, watched)
             for link in config.links:
                 check_link(link)
             layout = open_cache(config.cache_dir, config.group_id)
@@ -128,8 +134,8 @@ async def stage_dataset(
         num_samples=sum(shard.num_samples for shard in published.wanted),
         total_bytes=plan.kept_bytes + plan.needed_bytes,
         kept_bytes=plan.kept_bytes,
-        resumed_bytes=totals.resumed_bytes,
-        fetched_bytes=totals.fetched_bytes,
+        resumed_bytes=max(totals.resumed_bytes - published.surveyed_bytes, 0),
+        fetched_bytes=totals.fetched_bytes + published.surveyed_bytes,
         peer_bytes=totals.peer_bytes,
         retries=num_retries(remote),
         seconds=time.monotonic() - started_at,

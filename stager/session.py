@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from shardferry.console import Progress
@@ -34,6 +34,10 @@ class Published:
     """The file, as it is published."""
     wanted: tuple[ShardEntry, ...]
     """In the order of fetching."""
+    hand_over: Callable[[DatasetDirectory], None] | None = None
+    """Gives the dataset what was brought before its id was known, once it is protected; see :mod:`stager.survey`."""
+    surveyed_bytes: int = 0
+    """Of shards that were read from the source before."""
 
     @property
     def is_whole(self) -> bool:
@@ -67,7 +71,7 @@ async def read_published(config: StageConfig, remote: Remote) -> Published:
     except RemoteMissingError as error:
         raise RemoteMissingError(
             f"{error}; give the directory of a published dataset (its {MANIFEST_NAME} is written last, when packing "
-            "is done)"
+            "is done), or --without-manifest when these are shards of others"
         ) from error
     manifest = Manifest.from_json(data, name=f"{remote.url}/{MANIFEST_NAME}")
     wanted = choose_shards(manifest, config.selection, config.order)
@@ -103,6 +107,8 @@ async def open_session(
     ):
         async with renewing(lease, layout, connections):
             try:
+                if published.hand_over is not None:
+                    published.hand_over(dataset)
                 yield Session(config, remote, published, layout, dataset, connections, lease)
             finally:
                 give_room_back(layout, dataset, lease)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
-from stager.remotes.base import Remote, RemoteVersion
+from stager.remotes.base import ListedFile, Remote, RemoteVersion
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,10 @@ class WatchedRemote:
     async def read_range(self, name: str, offset: int, buffer: memoryview, version: RemoteVersion) -> None:
         """Fill a buffer; see :meth:`Remote.read_range`."""
         await self._watch(f"{name} at byte {offset}", self._inner.read_range(name, offset, buffer, version))
+
+    async def list_files(self) -> list[ListedFile]:
+        """List all files; see :meth:`Remote.list_files`."""
+        return await self._watch("the listing", self._inner.list_files())
 
     async def close(self) -> None:
         """Close the inner remote."""

@@ -12,6 +12,13 @@ from stager.commands.staging import StagingOptions, staging_options
 @click.command("run")
 @staging_options
 @click.option(
+    "--without-manifest",
+    is_flag=True,
+    show_envvar=True,
+    help="Stage shards of others: the files in SRC that are shards by their names. They are hashed on the way, and get "
+    "indexes and a manifest in the cache.",
+)
+@click.option(
     "--deadline",
     type=Duration(),
     show_envvar=True,
@@ -22,6 +29,7 @@ from stager.commands.staging import StagingOptions, staging_options
 @log_options
 def command(
     staging: StagingOptions,
+    without_manifest: bool,
     deadline: float | None,
     termination_log: str,
     is_json: bool,
@@ -56,7 +64,7 @@ def command(
     with last_words(termination_log):
         from stager.report import render_last_words
 
-        config = staging.to_config(deadline_seconds=deadline)
+        config = staging.to_config(without_manifest=without_manifest, deadline_seconds=deadline)
         on_stuck = partial(leave, termination_log=termination_log, cache_dir=config.cache_dir)
         supervise(on_stuck, deadline)
         from stager.run import run_stage

@@ -122,6 +122,7 @@ class StagingOptions:
         *,
         order: "FetchOrder | None" = None,
         window_bytes: int | None = None,
+        without_manifest: bool = False,
         deadline_seconds: float | None = None,
     ) -> "StageConfig":
         """Check the values together.
@@ -129,6 +130,7 @@ class StagingOptions:
         Args:
             order: in which shards are fetched.
             window_bytes: most that may be there at once.
+            without_manifest: whether the source is taken for shards of others.
             deadline_seconds: most time that staging may take.
 
         Raises:
@@ -162,6 +164,7 @@ class StagingOptions:
                 allow_empty=self.allow_empty,
                 order=order,
                 window_bytes=window_bytes,
+                without_manifest=without_manifest,
                 deadline_seconds=deadline_seconds,
                 space=self.space.to_limits(cache_dir),
                 retain=Retain(self.retain),

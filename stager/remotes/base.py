@@ -27,6 +27,17 @@ class RemoteVersion:
     """What the remote may be asked for by, where there is such a thing."""
 
 
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file that a listing tells of."""
+
+    name: str
+    """Relative to the dataset's directory, with ``/``."""
+    size_bytes: int
+    token: str
+    """Equal in two listings for equal states of the file; need not be that of :class:`RemoteVersion`."""
+
+
 class Remote(Protocol):
     """Reads files by name; names are relative to the dataset's directory, with ``/``."""
 
@@ -59,6 +70,13 @@ class Remote(Protocol):
             RemoteError: as for :meth:`stat`.
         """
 
+    async def list_files(self) -> list[ListedFile]:
+        """List all files below the dataset's directory, by name; without hidden ones and markers of directories.
+
+        Raises:
+            RemoteError: as for :meth:`stat`; also when this kind of source cannot list.
+        """
+
     async def close(self) -> None:
         """Give resources back. Does not wait for reads that hang."""
 
@@ -76,3 +94,8 @@ async def read_whole_manifest(remote: Remote, name: str) -> bytes:
     data = bytearray(version.size_bytes)
     await remote.read_range(name, 0, memoryview(data), version)
     return bytes(data)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or directory is none of a dataset: what programs keep for themselves begins with a dot."""
+    return any(part.startswith(".") for part in name.split("/"))

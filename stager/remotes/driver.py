@@ -98,6 +98,13 @@ class ObjectDriver(Protocol):
             StoreError: on entering, or from the chunks.
         """
 
+    def list_below(self, prefix: str) -> AsyncIterator[tuple[str, ObjectFacts]]:
+        """Give all objects whose key begins with a prefix, with their keys.
+
+        Raises:
+            StoreError: no answer, or another one.
+        """
+
     async def renew(self) -> None:
         """Read credentials anew from where they come from; requests that are under way may fail."""
 

@@ -68,6 +68,14 @@ class FsspecDriver:
 
         yield RangeAnswer(tag, chunks())
 
+    async def list_below(self, prefix: str) -> AsyncIterator[tuple[str, ObjectFacts]]:
+        """List files at once; the interface has no pages."""
+        found: Mapping[str, Mapping[str, Any]] = await self._call("find", prefix)
+        root = f"{self._root}/"
+        for path, info in found.items():
+            size_bytes = int(info.get("size") or 0)
+            yield path.removeprefix(root), ObjectFacts(size_bytes, None, f"{size_bytes} bytes, {_tag(info)}")
+
     async def renew(self) -> None:
         """Nothing to do: the driver minds its credentials."""
 
@@ -77,17 +85,18 @@ class FsspecDriver:
 
     async def _call(self, method: str, key: str, *args: Any) -> Any:
         path = f"{self._root}/{key}"
+        options = {"detail": True} if method == "find" else {}
         try:
             if not self._kind.async_impl:
                 # a call that hangs is left in its thread
                 return await asyncio.get_running_loop().run_in_executor(
-                    self._executor, self._call_here, method, path, args
+                    self._executor, self._call_here, method, path, args, options
                 )
             if self._filesystem is None:
                 self._filesystem = self._make(asynchronous=True, loop=asyncio.get_running_loop())
             self._filesystem.invalidate_cache()
             call: Callable[..., Awaitable[Any]] = getattr(self._filesystem, f"_{method}")
-            return await call(path, *args)
+            return await call(path, *args, **options)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise StoreError(Failure(code="NoSuchKey", status=404, message=str(error))) from error
         except PermissionError as error:
@@ -101,12 +110,12 @@ class FsspecDriver:
                 raise StoreError(Failure(code="Denied", status=403, message=message)) from error
             raise StoreError(Failure(code=network_code(error), message=message)) from error
 
-    def _call_here(self, method: str, path: str, args: tuple[Any, ...]) -> Any:
+    def _call_here(self, method: str, path: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         filesystem = getattr(self._of_thread, "filesystem", None)
         if filesystem is None:
             filesystem = self._of_thread.filesystem = self._make()
         filesystem.invalidate_cache()
-        return getattr(filesystem, method)(path, *args)
+        return getattr(filesystem, method)(path, *args, **options)
 
     def _make(self, **options: Any) -> AbstractFileSystem:
         """Make a driver; some connect right then. What it has seen in listings is not to be trusted later."""

@@ -66,6 +66,13 @@ class HttpDriver:
             _check_range(answer, start, end)
             yield RangeAnswer(_tag(answer), _chunks(answer))
 
+    async def list_below(self, prefix: str) -> AsyncIterator[tuple[str, ObjectFacts]]:
+        """Not offered: web servers have no listing that programs could rely on."""
+        nothing: tuple[tuple[str, ObjectFacts], ...] = ()
+        for found in nothing:
+            yield found
+        raise StoreError(Failure(code="NoListing", status=400, message="web servers list no files"))
+
     async def renew(self) -> None:
         """Nothing to do: there are no credentials."""
 

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from shards.errors import RemoteBusyError, RemoteChangedError, printable
-from stager.remotes.base import RemoteVersion
+from stager.remotes.base import ListedFile, RemoteVersion, is_hidden
 from stager.remotes.driver import CHANGED, RANGE_IGNORED, ObjectDriver, ObjectFacts, StoreError
 from stager.remotes.explain import explain, is_expired
 
@@ -65,10 +65,26 @@ class ObjectRemote:
             return
         await self._request(name, lambda driver: self._fill(driver, name, offset, buffer, version))
 
+    async def list_files(self) -> list[ListedFile]:
+        """List all files; see :meth:`stager.remotes.base.Remote.list_files`."""
+        return await self._request("", self._list)
+
     async def close(self) -> None:
         """Close the drivers."""
         for driver in [*self._retired, self._driver]:
             await driver.close()
+
+    async def _list(self, driver: ObjectDriver) -> list[ListedFile]:
+        now = asyncio.get_running_loop().time
+        found = []
+        async with self._watched("") as timeout:
+            async for key, facts in driver.list_below(self._prefix):
+                timeout.reschedule(now() + self._stall_seconds)
+                name = key.removeprefix(self._prefix)
+                # a key that ends in a slash marks a folder
+                if not is_hidden(name) and not name.endswith("/"):
+                    found.append(ListedFile(name, facts.size_bytes, facts.tag))
+        return sorted(found, key=lambda file: file.name)
 
     async def _head(self, driver: ObjectDriver, name: str) -> ObjectFacts:
         key = self._prefix + name

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1024 * 1024
 """Smaller ones cost more calls than they save, bigger ones more memory."""
 
+_FOREIGN = (BaseError, OSError, ValueError)
+
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
@@ -68,7 +70,7 @@ class ObstoreDriver:
         """Ask for size and ETag."""
         try:
             meta = await self._store.head_async(key)
-        except (BaseError, OSError, ValueError) as error:
+        except _FOREIGN as error:
             raise _failure(error) from error
         etag = meta["e_tag"]
         return ObjectFacts(meta["size"], etag, etag or str(meta["last_modified"]))
@@ -81,7 +83,7 @@ class ObstoreDriver:
                 answer = await self._store.get_async(key, options={"range": (start, end)})
             else:
                 answer = await self._store.get_async(key, options={"range": (start, end), "if_match": etag})
-        except (BaseError, OSError, ValueError) as error:
+        except _FOREIGN as error:
             raise _failure(error) from error
         meta = answer.meta
         stream = answer.stream(min_chunk_size=_CHUNK_BYTES)
@@ -90,10 +92,21 @@ class ObstoreDriver:
             try:
                 async for chunk in stream:
                     yield memoryview(chunk)
-            except (BaseError, OSError, ValueError) as error:
+            except _FOREIGN as error:
                 raise _failure(error) from error
 
         yield RangeAnswer(meta["e_tag"] or str(meta["last_modified"]), chunks())
+
+    async def list_below(self, prefix: str) -> AsyncIterator[tuple[str, ObjectFacts]]:
+        """List objects."""
+        try:
+            async for page in self._store.list(prefix or None):
+                for meta in page:
+                    tag = meta["e_tag"]
+                    if meta["path"].startswith(prefix):
+                        yield meta["path"], ObjectFacts(meta["size"], tag, tag or str(meta["last_modified"]))
+        except _FOREIGN as error:
+            raise _failure(error) from error
 
     async def renew(self) -> None:
         """Read credentials anew: a store keeps those that it has."""

@@ -24,7 +24,7 @@ from shards.errors import (
     printable,
 )
 from stager.page_cache import is_cached
-from stager.remotes.base import RemoteVersion
+from stager.remotes.base import ListedFile, RemoteVersion, is_hidden
 from stager.threads import run_in_thread
 
 _MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
@@ -57,9 +57,34 @@ class PosixRemote:
         """Fill a buffer; see :meth:`stager.remotes.base.Remote.read_range`."""
         await run_in_thread(self._executor, self._read_range, name, offset, buffer, version)
 
+    async def list_files(self) -> list[ListedFile]:
+        """List all files; see :meth:`stager.remotes.base.Remote.list_files`."""
+        return await run_in_thread(self._executor, self._list_files)
+
     async def close(self) -> None:
         """Let the threads end; a read that hangs in the kernel is left behind."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _list_files(self) -> list[ListedFile]:
+        found = []
+
+        def refuse(error: OSError) -> None:
+            raise error
+
+        try:
+            for directory, below, names in os.walk(self._root, onerror=refuse):
+                below[:] = [name for name in below if not is_hidden(name)]
+                prefix = os.path.relpath(directory, self._root)
+                for name in names:
+                    path = os.path.join(directory, name)
+                    if is_hidden(name) or not os.path.isfile(path):
+                        continue
+                    version = _version_of(os.stat(path), path)
+                    shown = name if prefix == os.curdir else f"{prefix}/{name}"
+                    found.append(ListedFile(shown, version.size_bytes, version.token))
+        except OSError as error:
+            raise _remote_error(error, os.fsdecode(error.filename or self._root)) from error
+        return sorted(found, key=lambda file: file.name)
 
     def _stat(self, name: str) -> RemoteVersion:
         path = os.path.join(self._root, name)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from shards.errors import RemoteBusyError, RemoteError, RemoteUnreachableError
-from stager.remotes.base import Remote, RemoteVersion
+from stager.remotes.base import ListedFile, Remote, RemoteVersion
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,10 @@ class RetryingRemote:
     async def read_range(self, name: str, offset: int, buffer: memoryview, version: RemoteVersion) -> None:
         """Fill a buffer; see :meth:`Remote.read_range`."""
         await self._repeat(name, lambda: self._inner.read_range(name, offset, buffer, version))
+
+    async def list_files(self) -> list[ListedFile]:
+        """List all files; see :meth:`Remote.list_files`."""
+        return await self._repeat("the listing", self._inner.list_files)
 
     async def close(self) -> None:
         """Close the inner remote."""

@@ -67,6 +67,21 @@ class S3fsDriver:
         finally:
             body.close()
 
+    async def list_below(self, prefix: str) -> AsyncIterator[tuple[str, ObjectFacts]]:
+        """List objects page by page."""
+        client = await self._open()
+        arguments = {"Bucket": self._settings.bucket, "Prefix": prefix, **self._payer}
+        while True:
+            try:
+                page = await client.list_objects_v2(**arguments)
+            except _FOREIGN as error:
+                raise StoreError(_failure(error)) from error
+            for entry in page.get("Contents", ()):
+                yield entry["Key"], ObjectFacts(entry["Size"], entry.get("ETag"), _tag(entry))
+            if not page.get("IsTruncated"):
+                return
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
+
     async def renew(self) -> None:
         """Open another client, whose session reads credentials anew."""
         async with self._opening:

@@ -84,6 +84,23 @@ class RemoteContract:
 
         assert all(buffer == CONTENT[100 * i : 100 * i + 97] for i, buffer in enumerate(place.run(work)))
 
+    def test_all_files_are_listed(self, place):
+        place.put(".hidden", b"x")
+        place.put(".pack/state", b"x")
+
+        async def work(remote):
+            return await remote.list_files(), [await remote.stat(name) for name in (STRANGE, "empty", "file")]
+
+        listed, versions = place.run(work)
+        assert [file.name for file in listed] == sorted(["empty", "file", STRANGE])
+        sizes = {file.name: file.size_bytes for file in listed}
+        assert [sizes[name] for name in (STRANGE, "empty", "file")] == [version.size_bytes for version in versions]
+        again = place.run(lambda remote: remote.list_files())
+        assert again == listed
+        place.put("file", CONTENT[::-1])
+        changed = place.run(lambda remote: remote.list_files())
+        assert [a.name for a, b in zip(listed, changed, strict=True) if a.token != b.token] == ["file"]
+
     def test_the_url_tells_where(self, place):
         assert place.run(lambda remote: asyncio.sleep(0, remote.url)) == place.url
 
@@ -135,6 +152,12 @@ class TestHttp(RemoteContract):
     @pytest.fixture
     def place(self, http_place):
         return http_place
+
+    def test_all_files_are_listed(self, place):
+        """Not offered, and said so."""
+        with pytest.raises(RemoteError, match="web servers list no files") as caught:
+            place.run(lambda remote: remote.list_files())
+        assert not caught.value.is_transient
 
 
 class TestSftpThroughFsspec(RemoteContract):

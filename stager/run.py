@@ -28,7 +28,6 @@ from stager.report import FetchTotals, StageReport
 from stager.session import Session, make_plan, open_session, prepare_to_fetch, read_published
 from stager.stage_metrics import StageCounters
 from stager.stalls import report_stalls
-from stager.survey import survey
 from stager.tracker import Tracker
 from stager.verify import Verify
 
@@ -90,6 +89,8 @@ async def stage_dataset(
     try:
         async with report_stalls(remote) as watched, contextlib.AsyncExitStack() as stack:
             if config.without_manifest:
+                from stager.survey import survey  # noqa: PLC0415 (pyarrow: the usual run does without)
+
                 surveyed = survey(config, watched, open_cache(config.cache_dir))
                 published = await stack.enter_async_context(surveyed)
             else:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 FINAL_MODE = 0o444
 """Nobody changes a committed file, and every user of a node may read it, whatever umask its writer had."""
 
+_GROWTH_BYTES = 4096
+"""By how much a small file may have grown since its size was asked for."""
+
 _PARTIAL_NAME = re.compile(r"\..+\.[0-9a-f]{16}\.partial", re.DOTALL)
 _MAX_NAME_BYTES = 255
 _PARTIAL_EXTRA_BYTES = len("..0123456789abcdef.partial")
@@ -173,7 +176,8 @@ def read_regular_file(path: str, *, max_bytes: int) -> bytes:
         if status.st_size > max_bytes:
             raise FormatError(path, None, f"{status.st_size} bytes, at most {max_bytes} are accepted")
         with _naming(path), open(fd, "rb", closefd=False) as file:
-            return file.read(max_bytes)
+            # not max_bytes: a buffer of that size would be asked for, and refused where memory is not overcommitted
+            return file.read(min(max_bytes, status.st_size + _GROWTH_BYTES))
     finally:
         os.close(fd)
 

@@ -38,7 +38,7 @@ test: installed ## the everyday tests, on the installed package (under 5 minutes
 	@$(RUN_TESTS) -n $(WORKERS) -m "not slow" $(ARGS)
 
 test-slow: installed ## the slower tests
-	@$(RUN_TESTS) -m "slow and not ceph and not ray and not faults" $(ARGS)
+	@$(RUN_TESTS) -m "slow and not ceph and not ray and not faults and not uml and not nfs" $(ARGS)
 
 check: lint types layers docs ## everything that needs no run: style, types, layers, docs
 

@@ -16,8 +16,8 @@ from tests.faults.machine import need_programs, need_root
 from tests.faults.node import wait_until
 
 CONFIG = """
-NFS_CORE_PARAM {{ NFS_Port = {port}; MNT_Port = {mnt_port}; Bind_addr = {address}; NFS_Protocols = 4; Enable_NLM = false;
-  Enable_RQUOTA = false; Enable_UDP = false; Plugins_Dir = "{plugins}/"; }}
+NFS_CORE_PARAM {{ NFS_Port = {port}; MNT_Port = {mnt_port}; Bind_addr = {address}; NFS_Protocols = 4;
+  Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; Plugins_Dir = "{plugins}/"; }}
 NFSv4 {{ Graceless = true; Lease_Lifetime = 10; Grace_Period = 5; RecoveryBackend = fs; RecoveryRoot = "{state}";
   Delegations = false; Minor_Versions = 0,1,2; Only_Numeric_Owners = true; }}
 NFS_KRB5 {{ Active_krb5 = false; }}

@@ -168,7 +168,7 @@ def test_a_disk_that_hangs_does_not_keep_the_program_from_stopping(big, tmp_path
             try:
                 mount.set()
                 running.signal(signal.SIGTERM)
-                ended = running.finish(6.0)
+                ended = running.finish(20.0)
             finally:
                 run("fsfreeze", "--unfreeze", disk)
             assert ended.code == 143, ended.stderr

@@ -19,7 +19,7 @@ MOUNT = (
 )
 STAGE = "stage run /mnt/net --cache-dir /mnt/disk/cache --connections 1 --json -v"
 
-pytestmark = [pytest.mark.uml, pytest.mark.slow]
+pytestmark = [pytest.mark.nfs, pytest.mark.slow]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Nfs:
     def guest(self, script: str, options: str = SOFT):
         """Boot the client; when it is off, what it has staged is checked, and a run on the host completes it."""
         mount = MOUNT.format(options=options, host=HOST)
-        with guest(self.place, f"{mount}\n{script}\numount -f -l /mnt/net", self.disk, self.network) as machine:
+        with guest(self.place, f"{mount}\n{script}", self.disk, self.network) as machine:
             yield machine
         with mounted(self.place / "disk", "-o", "loop", self.disk) as point:
             node = Node(self.place, point / "cache")

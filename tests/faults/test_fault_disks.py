@@ -83,8 +83,9 @@ def test_a_disk_that_fills_up_at_any_point_is_exit_79_and_the_next_run_goes_on(b
         disk_node.check_completes(big, mount.point)
 
 
-def test_a_disk_without_inodes_is_exit_79(big, tmp_path):
-    with disk_image(tmp_path / "disk", "ext4", 64 * MIB, "-N", "32") as disk:
+@pytest.mark.parametrize(("num_free", "said"), [(4, "No space left on device"), (30, "inodes, free")])
+def test_a_disk_without_inodes_is_exit_79(big, tmp_path, num_free, said):
+    with disk_image(tmp_path / "disk", "ext4", 64 * MIB, "-N", "160") as disk:
         node = Node(tmp_path, disk / "cache")
         node.cache.mkdir()
         fillers = []
@@ -94,12 +95,14 @@ def test_a_disk_without_inodes_is_exit_79(big, tmp_path):
                 fillers[-1].touch()
         except OSError:
             fillers.pop()
-        for path in fillers[-9:]:
+        for path in fillers[-num_free:]:
             path.unlink()
         ended = node.stage(big.path)
         assert ended.code == 79, ended.stderr
+        assert said in ended.message
+        assert list(node.cache.rglob("*.tar*")) == []
         node.check(big)
-        for path in fillers[:-9]:
+        for path in fillers[:-num_free]:
             path.unlink()
         node.check_completes(big, big.path)
 

@@ -36,7 +36,7 @@ def _needs(mount):
 )
 def test_a_fault_that_passes_costs_a_repeat_and_nothing_else(dataset, node, mount, path, rule):
     mount.set({**rule, "path": path, "count": 4})
-    ended = node.stage(mount.point)
+    ended = node.stage(mount.point, "--retry-for", "1m")
     assert ended.code == 0, ended.stderr
     assert mount.faults != []
     assert dataset.is_staged(node.cache)

@@ -90,11 +90,21 @@ class ProgressFile:
         elif self._timer is None:  # the last change before a silence is written as well
             self._timer = asyncio.get_running_loop().call_later(WRITE_INTERVAL_SECONDS, self.write)
 
-    def count(self, tracker: Tracker, fetched_bytes: int, *, is_ready: bool) -> None:
-        """Take over counts; what is ready once stays ready."""
+    def count(self, tracker: Tracker, fetched_bytes: int, *, is_ready: bool, state: StageState | None = None) -> None:
+        """Take over counts; what is ready once stays ready.
+
+        Args:
+            tracker: what is there.
+            fetched_bytes: read from the source by this process.
+            is_ready: whether training may start.
+            state: the state from now on, in which an earlier error is over; as it is when None.
+        """
+        progress = self.progress
+        if state is not None:
+            progress = replace(progress, state=state, code=0, reason="", message="")
         self.show(
             replace(
-                self.progress,
+                progress,
                 num_shards=tracker.num_shards,
                 size_bytes=tracker.size_bytes,
                 num_shards_staged=tracker.num_staged,

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from shardferry.console.units import format_bytes
 from shards.cache import CacheLayout
@@ -89,6 +88,17 @@ class WindowKeeper:
     async def run(self) -> None:
         """Keep the window until cancelled."""
         await self._observe()
+        logger.info(
+            "keeping a window",
+            extra={
+                "dataset_id": self._session.published.manifest.dataset_id,
+                "source": self._session.remote.url,
+                "split": self._split,
+                "window_bytes": self._window_bytes,
+                "num_shards": len(self._shards),
+                "staged_bytes": self._tracker.staged_bytes,
+            },
+        )
         while True:
             readers = read_positions(self._layout, self._session.dataset.dataset_id)
             may_drop = self._follow(readers)
@@ -223,13 +233,14 @@ class WindowKeeper:
 
     def _show(self, *, state: StageState) -> None:
         if state is StageState.STAGED and self._shown.progress.state is not state:
+            if not self._counters.last_success_at:
+                logger.info("window filled", extra={"num_shards": self._tracker.num_staged})
             self._counters.last_success_at = time.time()
         tracker = self._tracker
         is_ready = self._minimum.is_met(
             tracker.num_ready, tracker.ready_bytes, is_complete=state is StageState.STAGED or tracker.is_complete
         )
-        self._shown.show(replace(self._shown.progress, state=state, code=0, reason="", message=""))
-        self._shown.count(tracker, self._fetched_bytes, is_ready=is_ready)
+        self._shown.count(tracker, self._fetched_bytes, is_ready=is_ready, state=state)
 
     def _warn(self, event: str, **facts: str) -> None:
         now = time.monotonic()

@@ -21,7 +21,7 @@ from stager.quarantine import is_token, new_token
 
 logger = logging.getLogger(__name__)
 
-_OWN_STAGE_NAMES = frozenset({"status.json", "manifest.json", "used.json"})
+_OWN_STAGE_NAMES = frozenset({"status.json", "manifest.json", "used.json", "listing.json"})
 
 
 def evict(layout: CacheLayout, dataset_id: str) -> bool:

@@ -20,7 +20,8 @@ from stager.remotes.base import Remote, read_whole_manifest
 from stager.reserve import Reservation, give_room_back, reserve_room
 from stager.select import choose_shards, explain_empty
 from stager.status import DatasetStatus
-from stager.twins import find_twins, link_twins
+from stager.threads import task_group
+from stager.twins import find_twins, is_right, link_twins
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +139,11 @@ async def make_plan(session: Session, wanted: Sequence[ShardEntry]) -> StagePlan
 
 async def _link_twins(session: Session, plan: StagePlan) -> bool:
     """Give what other datasets of the cache have its names in this one; tell whether there was something."""
-    twins = await session.connections.on_disk(find_twins, session.layout, session.dataset, plan)
+    block_bytes = session.published.manifest.block_bytes
+    found = await session.connections.on_disk(find_twins, session.layout, session.dataset, plan, block_bytes)
+    async with task_group() as group:
+        checks = [group.create_task(session.connections.on_disk(is_right, session.layout, twin)) for twin in found]
+    twins = [twin for twin, check in zip(found, checks, strict=True) if check.result()]
     if not twins:
         return False
     await _reserve(session, ())  # the manifest and the names take a little

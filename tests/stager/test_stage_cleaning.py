@@ -187,6 +187,18 @@ def test_a_bad_file_with_a_name_in_another_dataset_is_hashed_there_as_well(stage
     assert other.is_staged(cache)
 
 
+def test_what_another_dataset_has_is_linked_and_what_is_damaged_there_is_not(staged, cache, stage_here, publish):
+    good = publish(staged.path.parent / "good", [MIB, 12345])
+    assert stage_here(good, cache).remote.read_bytes.keys() & {"train-000000.tar"} == set()
+    assert good.is_staged(cache)
+    flip(staged.staged_in(cache) / "train-000000.tar")
+    late = publish(staged.path.parent / "late", [MIB, 54321])
+    assert "train-000000.tar" in stage_here(late, cache).remote.read_bytes
+    assert late.is_staged(cache)
+    stage_here(staged, cache)  # which noticed that its file is not what it was
+    assert staged.is_staged(cache)
+
+
 class Janitor:
     """The program, until it is stopped."""
 

@@ -36,6 +36,13 @@ def test_two_stagers_read_the_source_about_once_together(publish, tmp_path, cach
     assert min(read) > 0.2 * dataset.total_bytes  # each did its part
 
 
+def test_eight_stagers_read_the_source_exactly_once_together(publish, tmp_path, cache):
+    dataset = publish(tmp_path / "published", [3 * 65536 + number for number in range(24)])
+    read = [read_bytes_of(process) for process in [start(dataset, cache, 0.02) for _ in range(8)]]
+    assert dataset.is_staged(cache)
+    assert sum(read) == dataset.total_bytes
+
+
 def test_four_stagers_one_of_them_killed_finish_together(publish, tmp_path, cache):
     dataset = publish(tmp_path / "published", [6 * 65536 + number for number in range(20)])
     all_of_them = [start(dataset, cache, 0.03) for _ in range(4)]

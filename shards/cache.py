@@ -4,6 +4,7 @@
 
     <root>/VERSION                                  layout version, one line
     <root>/gc.lock                                  held while room is reserved or datasets are evicted
+    <root>/bandwidth.json                           when the line to the sources is free again
     <root>/datasets/<64 hex of the dataset id>/     mirrors the dataset directory; THE DIRECTORY IS THE LOCK OBJECT
     <root>/datasets/<id>/.stage/                    partial shards, status, and the manifest from the beginning on
     <root>/leases/<id>/<holder>.json                one record a holder, see shards.leases
@@ -110,6 +111,11 @@ class CacheLayout:
     def gc_lock_path(self) -> str:
         """File locked exclusively while room is reserved or datasets are evicted."""
         return self.below("gc.lock")
+
+    @property
+    def bandwidth_path(self) -> str:
+        """File by which stagers share a bandwidth limit."""
+        return self.below("bandwidth.json")
 
     @property
     def datasets_dir(self) -> str:

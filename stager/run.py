@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shardferry.console import Progress
+from shards.cache import CacheLayout
 from shards.errors import ShardferryError, SizeMismatchError, StoppedError
 from shards.manifest import ShardEntry
 from shards.progress import StageProgress, StageState
+from stager.bandwidth import Bandwidth, LimitedRemote
 from stager.config import StageConfig
 from stager.ending import until_stopped
 from stager.fetch import Fetcher
@@ -36,7 +38,13 @@ logger = logging.getLogger(__name__)
 
 def open_source(config: StageConfig) -> Remote:
     """Give what reads the source of a run, with its repeats."""
-    return open_remote(config.source, config.remote, config.connections)
+    rate = config.remote.bandwidth_bytes_per_second
+    if rate is None:
+        return open_remote(config.source, config.remote, config.connections)
+    bandwidth = Bandwidth(CacheLayout(config.cache_dir).bandwidth_path, rate)
+    return open_remote(
+        config.source, config.remote, config.connections, lambda remote: LimitedRemote(remote, bandwidth)
+    )
 
 
 def run_stage(

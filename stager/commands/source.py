@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from shardferry.console import Duration
+from shardferry.console import ByteSize, Duration
 from stager.remotes.options import (
     DEFAULT_RETRY_SECONDS,
     DEFAULT_STALL_SECONDS,
@@ -73,6 +73,13 @@ _OPTIONS = (
         help="How long a request may bring no byte before it is made anew.",
     ),
     click.option(
+        "--bandwidth-limit",
+        type=ByteSize(),
+        envvar="STAGE_BANDWIDTH_LIMIT",
+        help="Most that is read from sources in a second, by all stagers of this cache together, such as 500MB.  "
+        "[default: no limit]",
+    ),
+    click.option(
         "--retry-for",
         "retry_seconds",
         type=Duration(),
@@ -101,6 +108,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 s3_driver=S3Driver(values.pop("s3_driver")),
                 stall_seconds=values.pop("stall_seconds"),
                 retry_seconds=values.pop("retry_seconds"),
+                bandwidth_bytes_per_second=values.pop("bandwidth_limit"),
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from error

@@ -1,7 +1,7 @@
 """The one place that turns a source into a remote."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from shards.errors import RemoteError
@@ -14,18 +14,23 @@ from stager.remotes.retry import RetryingRemote, RetryPolicy
 S3_SCHEMES = frozenset({"s3", "s3a"})
 
 
-def open_remote(source: str, options: RemoteOptions, num_connections: int) -> RetryingRemote:
+def open_remote(
+    source: str, options: RemoteOptions, num_connections: int, limit: Callable[[Remote], Remote] | None = None
+) -> RetryingRemote:
     """Open what reads a source. Call it inside of the event loop that will use it.
 
     Args:
         source: a directory, absolute, or a URL, as :func:`stager.config.parse_source` gives it.
         options: how it is reached.
         num_connections: requests at the same time.
+        limit: wraps a remote so that it keeps to a bandwidth; repeats count as well.
 
     Raises:
         RemoteError: there is no driver for it, or a setting is wrong.
     """
     inner = _open_inner(source, options, num_connections)
+    if limit is not None:
+        inner = limit(inner)
     return RetryingRemote(inner, RetryPolicy(budget_seconds=options.retry_seconds), random.random)
 
 

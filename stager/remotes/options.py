@@ -51,8 +51,12 @@ class RemoteOptions:
     """How long a request may bring no byte before it is given up and repeated."""
     retry_seconds: float = DEFAULT_RETRY_SECONDS
     """How long a request is repeated while the source fails transiently."""
+    bandwidth_bytes_per_second: int | None = None
+    """Most that all stagers of the node read together; None for no limit."""
 
     def __post_init__(self) -> None:
+        if self.bandwidth_bytes_per_second is not None and self.bandwidth_bytes_per_second < 1:
+            raise ValueError("a bandwidth limit of 0 lets nothing through")
         if not 0 < self.stall_seconds < float("inf"):
             raise ValueError(f"the stall timeout must be more than 0 s, {self.stall_seconds:g} s is not")
         if not 0 <= self.retry_seconds < float("inf"):

@@ -89,7 +89,8 @@ def test_two_epochs_through_a_window_come_in_the_order_of_the_whole_dataset(buil
         said = json.loads(positions[0].read_text())
         assert (said["epoch"], said["num_shards_passed"], said["split"]) == (1, 18, "train")
         assert len(list(staged_dir(built, cache).glob("*.tar"))) <= 7
-        assert loader.snapshot().total.num_opens >= 36
+        # shards are opened again in the second epoch, but for those that the window still held
+        assert loader.snapshot().total.num_opens > 18 + 9
     with loaders.open_dataset(built.path) as whole:
         assert read(whole, **order)[1] == epochs
 

@@ -305,6 +305,11 @@ class Running:
                 [program, *args], env={**os.environ, **environment}, stdout=out, stderr=err, start_new_session=True
             )
 
+    @property
+    def stderr(self) -> str:
+        """What it has said so far."""
+        return self._paths[1].read_text(errors="replace")
+
     def kill(self) -> None:
         """Kill it and its workers as the out-of-memory killer would: without a word."""
         os.killpg(self.process.pid, signal.SIGKILL)

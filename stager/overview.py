@@ -1,20 +1,19 @@
 """What ``stage status`` tells: each dataset of a cache, how much is there, who protects it. Changes nothing."""
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from shardferry.console.units import format_bytes, format_count, format_seconds
 from shards.cache import CacheLayout, dataset_id_of
-from shards.errors import FormatError, UnsupportedEnvironmentError, printable
+from shards.errors import FormatError, printable
 from shards.files import read_regular_file
-from shards.leases import try_exclude
 from shards.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
 from stager.holders import LeaseFacts, read_leases
 from stager.local import read_status
 from stager.status import DatasetStatus
+from stager.usage import is_held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,11 @@ class DatasetOverview:
         splits = ", ".join(f"{printable(name)} {format_count(num)}" for name, num in self.num_samples_by_split.items())
         lease = self.lease
         if lease != "none":
-            holders = ", ".join(item.holder for item in self.leases if item.is_locked or item.seconds_left > 0)
+            holders = ", ".join(
+                f"{item.holder} since {item.started_at}" if item.started_at else item.holder
+                for item in self.leases
+                if item.is_live
+            )
             left = f", {format_seconds(self.lease_seconds_left)} left" if lease == "grace" else ""
             lease = f"{lease}{left}{f' ({printable(holders)})' if holders else ''}"
         return (
@@ -86,11 +89,6 @@ def observe_cache(layout: CacheLayout) -> list[DatasetOverview]:
         return []
     ids = [dataset_id for name in names if (dataset_id := dataset_id_of(name)) is not None]
     return [_observe_dataset(layout, dataset_id) for dataset_id in ids]
-
-
-def render_json(overviews: list[DatasetOverview]) -> str:
-    """Render as one JSON object."""
-    return json.dumps({"datasets": [overview.as_json() for overview in overviews]})
 
 
 def _observe_dataset(layout: CacheLayout, dataset_id: str) -> DatasetOverview:
@@ -118,19 +116,8 @@ def _observe_dataset(layout: CacheLayout, dataset_id: str) -> DatasetOverview:
         size_bytes=status.size_bytes,
         partial_bytes=_partial_bytes(layout.stage_dir(dataset_id)),
         leases=tuple(read_leases(layout, dataset_id)),
-        is_held=_is_held(path),
+        is_held=is_held(path),
     )
-
-
-def _is_held(path: str) -> bool:
-    """Whether anybody holds a dataset's directory; asks by taking the lock that excludes them, for a moment."""
-    try:
-        alone = try_exclude(path)
-    except (OSError, UnsupportedEnvironmentError):
-        return False
-    if alone is not None:
-        alone.close()
-    return alone is None
 
 
 def _read_manifest(path: str) -> Manifest | None:

@@ -60,7 +60,7 @@ class DatasetUsage:
     @property
     def disk_bytes(self) -> int:
         """Allocated bytes of all its files."""
-        return _distinct_bytes(self.files)
+        return distinct_bytes(self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class CacheUsage:
     @property
     def used_bytes(self) -> int:
         """Allocated bytes of everything, each file once."""
-        return _distinct_bytes(self._all_files())
+        return distinct_bytes(self._all_files())
 
     @property
     def promised_bytes(self) -> int:
@@ -272,6 +272,6 @@ class _Freed:
         return freed_bytes
 
 
-def _distinct_bytes(files: Iterable[DiskFile]) -> int:
+def distinct_bytes(files: Iterable[DiskFile]) -> int:
     """Allocated bytes of files, each once however many names it has."""
     return sum({file.inode: file.disk_bytes for file in files}.values())

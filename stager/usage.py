@@ -170,10 +170,11 @@ def _observe_dataset(layout: CacheLayout, dataset_id: str, unit_bytes: int) -> t
 
 def _is_promise(found: FoundFile) -> bool:
     """Whether a file is a partial of a shard or index, whose size says how much will be in it."""
+    if not found.path.endswith(PARTIAL_SUFFIX):
+        return False
     directory, name = os.path.split(found.path)
     return (
         os.path.basename(directory) == STAGE_DIRECTORY
-        and name.endswith(PARTIAL_SUFFIX)
         and not is_partial_name(name)
         and stat.S_ISREG(found.status.st_mode)
     )

@@ -87,8 +87,28 @@ def test_status_of_an_empty_and_of_no_cache(dataset, cache, stage):
     assert "no Shardferry cache" in missing.message
     cache.mkdir()
     (cache / "VERSION").write_text("1\n")
-    assert stage("status", "--cache-dir", cache).stdout == "no dataset is staged here\n"
-    assert json.loads(stage("status", "--cache-dir", cache, "--json").stdout) == {"datasets": []}
+    shown = stage("status", "--cache-dir", cache).stdout
+    assert shown.startswith("no dataset is staged here\non disk: ")
+    assert json.loads(stage("status", "--cache-dir", cache, "--json").stdout)["datasets"] == []
+
+
+def test_status_explains_every_byte(dataset, cache, stage):
+    stage("run", dataset.path, "--cache-dir", cache, "--holder", "job-7")
+    (cache / "leases" / "mine").write_text("x" * 10_000)
+    told = json.loads(stage("status", "--cache-dir", cache, "--json").stdout)
+    room = told["cache"]
+    du = subprocess.run(["du", "-s", "-B1", str(cache)], check=True, capture_output=True, text=True)
+    assert room["used_bytes"] == int(du.stdout.split()[0])
+    assert room["used_bytes"] == room["dataset_bytes"] + room["quarantine_bytes"] + room["other_bytes"]
+    (facts,) = told["datasets"]
+    assert facts["disk_bytes"] == room["dataset_bytes"]
+    assert facts["retain"] == "lru"
+    (lease,) = facts["leases"]
+    assert lease["holder"] == "job-7"
+    assert lease["started_at"].endswith("+00:00")
+    shown = stage("status", "--cache-dir", cache).stdout
+    assert f"(job-7 since {lease['started_at']})" in shown
+    assert "last used 20" in shown
 
 
 def test_last_words_of_a_good_end(dataset, cache, tmp_path, stage):

@@ -33,6 +33,8 @@ def open_cache(root: str, group_id: int | None = None) -> CacheLayout:
         make_cache_directory(root)
         if group_id is not None:
             _share_with_group(root, group_id)
+            for directory in (layout.datasets_dir, layout.all_leases_dir, layout.progress_dir, layout.metrics_dir):
+                make_cache_directory(directory)
         if not os.path.lexists(layout.version_path):
             write_file(layout.version_path, encode_version())
     check_cache_version(layout)

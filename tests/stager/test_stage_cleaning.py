@@ -63,6 +63,16 @@ def test_gc_without_limits_keeps_what_is_staged(staged, cache, stage):
     assert staged.is_staged(cache)
 
 
+def test_the_kubelets_thresholds_are_kept_with_a_margin():
+    from stager.kubelet import KubeletDisk, find_kubelet_disk, floors_of
+
+    assert [floor.of(1000) for floor in floors_of(KubeletDisk.NODEFS)] == [150, 100]
+    assert [floor.of(1000) for floor in floors_of(KubeletDisk.IMAGEFS)] == [200, 100]
+    assert [floor.of(1000) for floor in floors_of(KubeletDisk.NONE)] == [0, 0]
+    # no disk has this directory, whatever runs on this machine
+    assert find_kubelet_disk("/proc/nowhere/cache", {}) is KubeletDisk.NONE
+
+
 def test_gc_of_nothing_is_exit_66(cache, stage):
     ended = stage("gc", "--cache-dir", cache)
     assert ended.code == 66

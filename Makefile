@@ -38,7 +38,7 @@ test: installed ## the everyday tests, on the installed package (under 5 minutes
 	@$(RUN_TESTS) -n $(WORKERS) -m "not slow" $(ARGS)
 
 test-slow: installed ## the slower tests
-	@$(RUN_TESTS) -m "slow and not ceph and not ray and not faults and not uml and not nfs" $(ARGS)
+	@$(RUN_TESTS) -m "slow and not ceph and not s3 and not ray and not faults and not uml and not nfs" $(ARGS)
 
 check: lint types layers docs ## everything that needs no run: style, types, layers, docs
 
@@ -86,6 +86,7 @@ requirements:
 	@$(BOOTSTRAP) any
 
 include tests/ceph/ceph.mk
+include tests/s3/s3.mk
 include tests/interop/interop.mk
 include tests/datasets/datasets.mk
 include tests/ray/ray.mk

@@ -1,15 +1,18 @@
 # The benchmark, in an environment of its own: the peers pin older versions of what Shardferry uses.
 #
 #   VENV_BENCH  where that environment lies              (make VENV_BENCH=/elsewhere bench)
-#   BENCH_ARGS  arguments for benchmarks/pack.py         (make bench BENCH_ARGS="--only tar --pairs 9")
+#   BENCH_ARGS  arguments for the benchmark's program    (make bench BENCH_ARGS="--only tar --pairs 9")
 
 VENV_BENCH ?= .venv-bench
 BENCH_ARGS ?=
 
-.PHONY: bench bench-environment clean-bench
+.PHONY: bench bench-load bench-environment clean-bench
 
 bench: bench-environment ## time packing beside other packers (half an hour; several GB of packages the first time)
 	@env -u PYTHONSAFEPATH $(VENV_BENCH)/bin/python benchmarks/pack.py $(BENCH_ARGS)
+
+bench-load: bench-environment ## time loading beside other loaders
+	@env -u PYTHONSAFEPATH $(VENV_BENCH)/bin/python benchmarks/load.py $(BENCH_ARGS)
 
 clean-bench: ## remove the benchmark's environment
 	rm -rf "$(VENV_BENCH)"

@@ -12,6 +12,7 @@ from shards.cache import CacheLayout
 from shards.errors import StageError, printable
 from shards.live_files import OPEN_SECONDS, LiveFile, open_live_file
 from shards.progress import StageProgress, StageState
+from stager.local import make_cache_directory
 from stager.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ def open_progress(layout: CacheLayout, progress: StageProgress, *, is_numbered: 
         StageError: another stager with this holder's name lives.
         OSError: the file cannot be written.
     """
+    make_cache_directory(layout.progress_dir)
     for number in range(1, _MAX_NUMBER if is_numbered else 2):
         name = progress.holder if number == 1 else f"{progress.holder}.{number}"
         live = open_live_file(layout.progress_path(name), wait_seconds=0 if is_numbered else OPEN_SECONDS)

@@ -5,7 +5,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes says how busy the machine is, nothing about the code.
+hypothesis.settings.register_profile("without-deadline", deadline=None)
+hypothesis.settings.load_profile("without-deadline")
 
 # Spawned worker processes import the test module that gave them a function, as ``tests.…``. The root goes to the end of
 # the path: the packages under test still come from where they are installed.

@@ -71,3 +71,16 @@ def test_without_the_group_a_second_user_is_told_what_to_do(publish, world, stag
     ended = stage("run", dataset.path, "--cache-dir", cache, prefix=as_user(SECOND))
     assert ended.code == 73
     assert f"uid {SECOND}" in ended.message
+
+
+def test_a_cache_that_an_administrator_shares_with_a_group_needs_no_option(publish, world, stage):
+    cache = world / "cache"
+    cache.mkdir()
+    os.chown(cache, 0, GROUP)
+    cache.chmod(0o2775)
+    for seed, user in enumerate((FIRST, SECOND)):
+        dataset = publish(world / f"dataset-{user}", [100_000], seed=seed)
+        ended = stage("run", dataset.path, "--cache-dir", cache, prefix=as_user(user))
+        assert ended.code == 0, ended.stderr
+        assert dataset.is_staged(cache)
+    assert {mode(path) for path in (cache / "progress", cache / "metrics", cache / "datasets")} == {0o2775}

@@ -25,6 +25,16 @@ class FetchTotals:
     """Staged by other processes meanwhile."""
 
 
+@dataclass(slots=True)
+class CacheTotals:
+    """What one run did with other datasets of the cache, in bytes."""
+
+    linked_bytes: int = 0
+    """Of files that another dataset has, and that got a second name."""
+    evicted_bytes: int = 0
+    """Freed by evicting what nobody used."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageReport:
     """One run that ended well. Bytes count shards and indexes."""
@@ -46,6 +56,10 @@ class StageReport:
     """Read from the source by this process."""
     peer_bytes: int
     """Staged meanwhile by other processes of this node."""
+    linked_bytes: int = 0
+    """Taken from other datasets of the cache, without a copy."""
+    evicted_bytes: int = 0
+    """Freed in the cache by this process; not part of the dataset's bytes."""
     retries: int
     """Reads that were repeated because the source failed for a moment."""
     seconds: float
@@ -80,16 +94,19 @@ class StageReport:
             (self.fetched_bytes, "fetched"),
             (self.resumed_bytes, "resumed"),
             (self.peer_bytes, "staged by others"),
+            (self.linked_bytes, "linked"),
             (self.kept_bytes, "kept"),
         ]
         moved = ", ".join(f"{format_bytes(num_bytes)} {how}" for num_bytes, how in origins if num_bytes) or "empty"
         selected = "" if self.selection == "all" else f"  selection:  {printable(self.selection)}\n"
+        evicted = f"  evicted:    {format_bytes(self.evicted_bytes)}\n" if self.evicted_bytes else ""
         speed = f", {self.megabytes_per_second:.0f} MB/s" if self.fetched_bytes else ""
         return (
             f"{'already staged' if self.result == 'AlreadyStaged' else 'staged'}: {shards}, "
             f"{format_bytes(self.total_bytes)}\n"
             f"{selected}"
             f"  {moved}; {format_seconds(self.seconds)}{speed}\n"
+            f"{evicted}"
             f"  dataset id: {self.dataset_id}\n"
             f"  path:       {printable(self.path)}"
         )
@@ -107,7 +124,8 @@ def render_last_words(report: StageReport) -> bytes:
             "files": 2 * report.num_shards + 1,
             "bytes": report.total_bytes,
             "fetched_bytes": report.fetched_bytes,
-            "cached_bytes": report.kept_bytes + report.resumed_bytes + report.peer_bytes,
+            "cached_bytes": report.kept_bytes + report.linked_bytes + report.resumed_bytes + report.peer_bytes,
+            "evicted_bytes": report.evicted_bytes,
             "seconds": round(report.seconds, 3),
             "retries": report.retries,
             "path": _shorten(report.path),

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shardferry.console import Progress
 from shards.cache import CacheLayout
@@ -17,6 +17,7 @@ from stager.lease import Lease, hold_lease, renewing
 from stager.plan import StagePlan, WantedFile, plan_staging
 from stager.prepare import explain_not_writable
 from stager.remotes.base import Remote, read_whole_manifest
+from stager.report import CacheTotals
 from stager.reserve import Reservation, give_room_back, reserve_room
 from stager.select import choose_shards, explain_empty
 from stager.status import DatasetStatus
@@ -57,6 +58,8 @@ class Session:
     dataset: DatasetDirectory
     connections: Connections
     lease: Lease
+    totals: CacheTotals = field(default_factory=CacheTotals)
+    """What was done so far; grows."""
 
 
 async def read_published(config: StageConfig, remote: Remote) -> Published:
@@ -149,13 +152,15 @@ async def _link_twins(session: Session, plan: StagePlan) -> bool:
     await _reserve(session, ())  # the manifest and the names take a little
     num_bytes = await session.connections.on_commit(link_twins, session.dataset, twins)
     await session.connections.on_commit(session.dataset.save_records)
+    session.totals.linked_bytes += num_bytes
     logger.info("linked from other datasets", extra={"num_files": len(twins), "num_bytes": num_bytes})
     return True
 
 
 async def _reserve(session: Session, files: tuple[WantedFile, ...]) -> None:
     reservation = Reservation(session.dataset, session.lease, files, session.published.manifest_data)
-    await reserve_room(session.layout, session.config.space, reservation, session.connections)
+    report = await reserve_room(session.layout, session.config.space, reservation, session.connections)
+    session.totals.evicted_bytes += report.evicted_bytes
 
 
 async def prepare_to_fetch(session: Session, plan: StagePlan) -> None:

@@ -199,7 +199,10 @@ def test_a_bad_file_with_a_name_in_another_dataset_is_hashed_there_as_well(stage
 
 def test_what_another_dataset_has_is_linked_and_what_is_damaged_there_is_not(staged, cache, stage_here, publish):
     good = publish(staged.path.parent / "good", [MIB, 12345])
-    assert stage_here(good, cache).remote.read_bytes.keys() & {"train-000000.tar"} == set()
+    done = stage_here(good, cache)
+    assert done.remote.read_bytes.keys() & {"train-000000.tar"} == set()
+    assert done.report.linked_bytes >= MIB
+    assert done.report.kept_bytes == 0
     assert good.is_staged(cache)
     flip(staged.staged_in(cache) / "train-000000.tar")
     late = publish(staged.path.parent / "late", [MIB, 54321])

@@ -52,7 +52,8 @@ def test_the_least_recently_used_dataset_makes_room(published, cache, stage_here
     stage_here(second, cache, space=limits)
     stage_here(first, cache, space=limits)
     expire_leases(cache)
-    stage_here(third, cache, space=limits)
+    num_bytes = disk_bytes(second.staged_in(cache))
+    assert stage_here(third, cache, space=limits).report.evicted_bytes == num_bytes
     assert first.is_staged(cache)
     assert third.is_staged(cache)
     assert not second.staged_in(cache).exists()

@@ -138,6 +138,14 @@ def test_a_report_says_what_was_moved_and_how_fast():
     assert json.loads(report_of().to_json())["megabytes_per_second"] == 1.0
 
 
+def test_a_report_says_what_other_datasets_gave_and_lost():
+    report = report_of(fetched_bytes=0, linked_bytes=2_000_000, evicted_bytes=3_000_000)
+    assert report.result == "Staged"
+    assert "  1.9 MiB linked; 2.00 s\n  evicted:    2.9 MiB\n" in report.to_text()
+    words = json.loads(render_last_words(report))
+    assert (words["fetched_bytes"], words["cached_bytes"], words["evicted_bytes"]) == (0, 2_000_000, 3_000_000)
+
+
 def test_a_report_of_nothing_to_do_says_so():
     report = report_of(kept_bytes=2_000_000, fetched_bytes=0)
     assert report.result == "AlreadyStaged"

@@ -6,7 +6,7 @@ VENV_INTEROP ?= .venv-interop
 
 .PHONY: test-interop clean-interop
 
-test-interop: $(VENV_INTEROP)/.frameworks ## Energon, Hugging Face datasets and DALI read our shards (first run: 2 GB of packages)
+test-interop: $(VENV_INTEROP)/.frameworks ## Energon, Hugging Face datasets and DALI read our shards (first run: an environment of its own)
 	@$(VENV_INTEROP)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation \
 		--force-reinstall .
 	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && SHARDFERRY_INTEROP=1 \

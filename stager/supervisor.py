@@ -17,6 +17,7 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import NoReturn
@@ -39,10 +40,15 @@ _PR_SET_PDEATHSIG = 1
 def supervise(give_up: Callable[[StoppedError], NoReturn], deadline_seconds: float | None = None) -> None:
     """Go on in a child process; the one that called this ends as the child does. Call it before there are threads.
 
+    In a process that has threads, the command is called by another program and is not the program itself: it goes on
+    where it is, for a fork would take the caller's code along and leave its threads behind.
+
     Args:
         give_up: called in the parent when the child should have stopped and has not; says so and ends the process.
         deadline_seconds: by when the child stops by itself, from now; None for no deadline.
     """
+    if threading.active_count() > 1:
+        return
     for stream in (sys.stdout, sys.stderr):
         stream.flush()  # or both processes would write what is left
     waited_for = _FORWARDED | {signal.SIGCHLD}

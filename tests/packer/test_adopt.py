@@ -2,6 +2,8 @@ import io
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -168,11 +170,10 @@ def test_adopted_tars_are_staged_and_loaded_and_the_shards_untouched(tmp_path, p
     }
     assert before.items() <= tree_state(source).items()
     assert pack_here("verify", str(source), "--deep", "--readers", "--quiet").returncode == 0
-    from shardferry.console import run_command
-    from stager.cli import cli as stage
-
     cache = tmp_path / "cache"
-    assert run_command(stage, "stage", ["run", str(source), "--cache-dir", str(cache), "--quiet"]) == 0
+    subprocess.run(
+        [sys.executable, "-m", "stager", "run", str(source), "--cache-dir", str(cache), "--quiet"], check=True
+    )
     [staged] = (cache / "datasets").iterdir()
     with open_dataset(str(staged), split="train") as dataset:
         assert [bytes(dataset[number]["txt"]) for number in range(2)] == [b"0", b"1"]

@@ -86,3 +86,13 @@ def test_a_child_that_does_not_hear_the_stop_is_given_up():
     assert code == 9
     assert "gave up: stopped by SIGTERM" in out
     assert dies(child)
+
+
+def test_a_command_that_another_program_calls_does_not_fork_it():
+    program = (
+        "import os, threading; from stager.supervisor import supervise\n"
+        "done = threading.Event(); threading.Thread(target=done.wait).start()\n"
+        "before = os.getpid(); supervise(None); done.set(); print(os.getpid() == before, flush=True)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert ended.stdout == "True\n"

@@ -91,36 +91,29 @@ def apply_transform(
 def account(planned_keys: Sequence[str], outputs: Iterator[tuple[str, Sequence[tuple[str, int]]]]) -> Transformed:
     """Say what became of a shard's samples, from its plan and what it holds, and nothing else.
 
-    So a shard that was written just now and one that was kept from an earlier run give the same account. Where keys
-    of results are ambiguous (``a`` gave ``a-b``, and there is a source sample ``a-b``) the first reading is taken.
+    So a shard that was written just now and one that was kept from an earlier run give the same account. A result
+    belongs to the sample with the longest key that its own begins with: ``a10`` and ``a10-1`` to ``a10``, not ``a1``.
 
     Args:
         planned_keys: of the source samples, in order.
         outputs: (key, [(extension, bytes)]) of the results, in order.
     """
     counts: dict[str, tuple[int, int]] = {}
-    dropped: list[str] = []
     new_keys: list[str] = []
-    num_dropped = 0
-    planned = iter(planned_keys)
-    source: str | None = None
+    planned, kept, extended = set(planned_keys), set[str](), set[str]()
+    lengths = sorted({len(key) for key in planned}, reverse=True)
     for key, members in outputs:
-        while source is None or not key.startswith(source):
-            source = next(planned, None)
-            if source is None:
-                break  # not by this plan's transform; the digests said otherwise, so this does not happen
-            if not key.startswith(source):
-                num_dropped += 1
-                dropped.append(source)
-        if key != source:
+        if key in planned and key not in kept:
+            kept.add(key)
+        else:  # also a source key that comes twice, which clashes
             new_keys.append(key)
+            beginnings = (key[:length] for length in lengths if length < len(key))
+            extended.add(next(filter(planned.__contains__, beginnings), key))
         for extension, size in members:
             count, total = counts.get(extension, (0, 0))
             counts[extension] = (count + 1, total + size)
-    for key in planned:
-        num_dropped += 1
-        dropped.append(key)
-    return Transformed(num_dropped, tuple(dropped[:NAMED_DROPPED]), tuple(new_keys), dict(sorted(counts.items())))
+    dropped = [key for key in planned_keys if key not in kept and key not in extended]
+    return Transformed(len(dropped), tuple(dropped[:NAMED_DROPPED]), tuple(new_keys), dict(sorted(counts.items())))
 
 
 def _check_output(name: str, key: str, output: object) -> OutputSample:

@@ -63,9 +63,10 @@ def test_failure_is_named_with_its_place():
         applied(lambda _: 1 / 0)
 
 
-@given(st.lists(st.integers(0, 2), max_size=12))
-def test_account_follows_from_plan_and_results_alone(counts):
-    keys = [f"s{number:02d}" for number in range(len(counts))]
+@given(st.lists(st.integers(0, 2), max_size=12), st.randoms())
+def test_account_follows_from_plan_and_results_alone(counts, random):
+    keys = ["s" * number for number in range(1, len(counts) + 1)]  # each begins with those before it
+    random.shuffle(keys)
     outputs = [
         (key if place == 0 else f"{key}-{place}", [("a", 3)])
         for key, count in zip(keys, counts, strict=True)
@@ -207,6 +208,20 @@ def test_keys_that_clash_with_other_samples_are_refused(pack_here, make_tree, tm
     assert done.returncode == 65, done.stderr
     assert "1 key(s) that --transform made are those of other samples too:\n  a-1\n" in done.stderr
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_keys_that_begin_with_other_keys_are_no_clash(pack_here, make_tree, tmp_path, transform):
+    source = make_tree({f"{number}.txt": b"%d" % number for number in range(1, 31)})
+    function = transform(
+        "def work(sample):\n"
+        "    key = sample['__key__']\n"
+        "    return None if key == '2' else [sample, {**sample, '__key__': key + '-1'}] if key == '1' else sample\n"
+    )
+    out = str(tmp_path / "out")
+    done = pack_here("build", source, out, "--no-shuffle", "--transform", function, "--json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["skipped"] == {"transform": {"count": 1, "names": ["2"]}}
+    assert json.loads(done.stdout)["num_samples"] == 30
 
 
 def test_transform_that_drops_all_is_refused(pack_here, make_tree, numbered, tmp_path, transform):

@@ -1,16 +1,20 @@
 """Makes the cache ready for one run: directories, layout version, and errors that tell an administrator what to do."""
 
 import errno
+import logging
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from shards.cache import MAX_VERSION_BYTES, CacheLayout, check_version, encode_version
 from shards.errors import CacheNotWritableError, FormatError, UnsupportedEnvironmentError, printable
 from shards.files import read_regular_file, write_file
+from stager.doctor.mounts import Mount, mount_of, nearest_existing, read_mounts
 from stager.local import make_cache_directory
+
+logger = logging.getLogger(__name__)
 
 _NOT_WRITABLE_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
 
@@ -38,7 +42,18 @@ def open_cache(root: str, group_id: int | None = None) -> CacheLayout:
         if not os.path.lexists(layout.version_path):
             write_file(layout.version_path, encode_version())
     check_cache_version(layout)
+    warn_of_network(root, read_mounts())
     return layout
+
+
+def warn_of_network(root: str, mounts: Sequence[Mount]) -> None:
+    """Say so when a cache lies on a filesystem that is no disk of this node."""
+    mount = mount_of(nearest_existing(root), mounts)
+    if mount is not None and mount.is_network:
+        logger.warning(
+            "the cache is not on a disk of this node: nothing is gained, and locks may not exclude; use a local one",
+            extra={"path": root, "filesystem": mount.filesystem, "mount_point": mount.point},
+        )
 
 
 def _share_with_group(root: str, group_id: int) -> None:

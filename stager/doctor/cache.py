@@ -16,9 +16,6 @@ from stager.doctor.mounts import Mount, mount_of, nearest_existing, read_mounts
 from stager.prepare import check_cache_version, explain_not_writable
 
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs"})
-_SHARED = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "lustre", "gpfs", "beegfs", "9p", "virtiofs", "afs"}
-)
 
 KUBELET_SHARE = 0.15
 """The kubelet evicts pods when less than 10 % of its own disk, or 15 % of that of the images, are free."""
@@ -82,7 +79,7 @@ def _filesystem(mount: Mount | None) -> Finding:
         )
     if mount.filesystem in {"tmpfs", "ramfs"}:
         return warning("filesystem", f"{facts}: memory", "it counts as the container's memory; use a disk")
-    if mount.filesystem in _SHARED or mount.filesystem.startswith("fuse"):
+    if mount.is_network:
         return warning(
             "filesystem",
             f"{facts}: not a disk of this node",

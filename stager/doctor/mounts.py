@@ -5,6 +5,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "lustre", "gpfs", "beegfs", "9p", "virtiofs", "afs"}
+)
+
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -19,6 +23,11 @@ class Mount:
     """Type: ``ext4``, ``nfs4``, ``fuse.sshfs`` …"""
     source: str
     options: frozenset[str]
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is no disk of this node; taken for granted of FUSE."""
+        return self.filesystem in _NETWORK or self.filesystem.startswith("fuse.") or self.filesystem == "fuse"
 
 
 def parse_mounts(text: str) -> list[Mount]:

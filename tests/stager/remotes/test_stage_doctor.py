@@ -16,6 +16,7 @@ import pytest
 
 from stager.doctor.findings import Verdict, exit_code, failed, good, render_text, warning
 from stager.doctor.mounts import mount_of, parse_mounts
+from stager.prepare import warn_of_network
 
 HANGING_STAGE = str(Path(__file__).parent.parent / "hanging_stage.py")
 MOUNTINFO = r"""
@@ -229,6 +230,14 @@ def test_mounts_are_found_by_the_longest_path():
     assert mount_of("/cache/x", mounts).root.endswith("empty-dir/cache")
     assert mount_of("/cache/fast", mounts).filesystem == "tmpfs"
     assert mount_of("/x", []) is None
+
+
+def test_a_cache_on_a_network_filesystem_is_warned_of(tmp_path, caplog):
+    line = f"30 29 0:40 / {tmp_path} rw - {{}} storage:/export rw"
+    for kind, num_warnings in [("ext4", 0), ("fuseblk", 0), ("nfs4", 1), ("fuse.sshfs", 2), ("ceph", 3)]:
+        warn_of_network(str(tmp_path / "cache"), parse_mounts(line.format(kind)))
+        assert len(caplog.records) == num_warnings, kind
+    assert caplog.records[-1].filesystem == "ceph"
 
 
 def test_the_first_failure_gives_the_exit_code_and_text_is_one_line_a_fact():

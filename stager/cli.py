@@ -33,7 +33,7 @@ def main() -> NoReturn:
     try:
         run_main(cli, "stage")
     except SystemExit as end:
-        from stager.last_words import has_stuck_threads, leave_now
+        from stager.stuck import has_stuck_threads, leave_now
 
         # the interpreter's own exit would wait for a thread that hangs in the kernel
         if has_stuck_threads():

@@ -1,8 +1,6 @@
 """How a command ends: its last words where the kubelet finds them, and an end that waits for nothing that hangs."""
 
 import os
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -13,9 +11,7 @@ from shardferry.console import exit_code_of
 from shards.errors import ShardferryError, StoppedError, printable
 from shards.leases import release_locks_below
 from stager.report import render_failure
-
-THREAD_PREFIX = "stage-"
-"""Names of the stager's threads begin so: one that is left at the end is one that hangs in the kernel."""
+from stager.stuck import leave_now
 
 
 @contextmanager
@@ -52,15 +48,3 @@ def leave(error: StoppedError, termination_log: str, cache_dir: str) -> NoReturn
     # a process with a thread that hangs keeps its files, and so its locks, until the thread is free
     release_locks_below(cache_dir)
     leave_now(code)
-
-
-def leave_now(code: int) -> NoReturn:
-    """End the process without waiting for its threads."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def has_stuck_threads() -> bool:
-    """Whether a thread of the stager still runs, though its work is over."""
-    return any(thread.name.startswith(THREAD_PREFIX) for thread in threading.enumerate())

@@ -25,7 +25,6 @@ from stager.config import StageConfig
 from stager.ending import until_stopped
 from stager.hold import clean_quietly
 from stager.http import Page, ProbeServer, probe_page
-from stager.last_words import THREAD_PREFIX
 from stager.links import check_link, point_link
 from stager.metrics import CONTENT_TYPE, render_metrics
 from stager.metrics_file import write_metrics
@@ -38,6 +37,7 @@ from stager.run import commit_if_complete, num_retries, open_source, stage_files
 from stager.session import Session, open_session, read_published
 from stager.stage_metrics import StageCounters, describe_state, stage_metrics
 from stager.stalls import report_stalls
+from stager.stuck import THREAD_PREFIX
 from stager.window_run import keep_window
 
 logger = logging.getLogger(__name__)

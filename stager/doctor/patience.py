@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from shardferry.console.exits import EXIT_UNAVAILABLE
 from stager.doctor.findings import Finding, failed
-from stager.last_words import THREAD_PREFIX
+from stager.stuck import THREAD_PREFIX
 
 PATIENCE_SECONDS = 90.0
 """For all that is looked at in one area; each step over a network has a shorter limit of its own."""

@@ -38,7 +38,8 @@ class DottedNames(StrEnum):
     ALLOW = "allow"
     """Store it when readers of the first-dot rule (WebDataset) see the same key and extension."""
     ESCAPE = "escape"
-    """As ``ALLOW``, and write a dot in the base name of a key as ``%2E`` and a per cent sign as ``%25``."""
+    """Write a dot in the base name of a key as ``%2E`` and a per cent sign as ``%25``. Under first-dot the dots are in
+    the extension, which nothing mends: refused as by ``ERROR``."""
 
 
 class KeylessNames(StrEnum):
@@ -136,6 +137,8 @@ class _NamedFiles:
         self._last = "", -1
         """Key and number of the sample of the last file."""
         self._options = options
+        is_first_dot = options.key_rule.kind == "first-dot"
+        self._refused_dots = {DottedNames.ERROR, DottedNames.ESCAPE} if is_first_dot else {DottedNames.ERROR}
         self._refusals = refusals
         self._fold = options.case_collisions is CaseCollisions.ERROR
         self._read(files)
@@ -239,7 +242,7 @@ class _NamedFiles:
         if dotted is DottedNames.ESCAPE:
             key = escape_dots(key)
         has_dots = "." in extension or "." in key[key.rfind("/") + 1 :]
-        if dotted is DottedNames.ERROR and has_dots:
+        if has_dots and dotted in self._refused_dots:
             self._refusals.dotted.append((name, key, extension))
         elif not is_storable(key, extension) or not {"", ".", ".."}.isdisjoint(key.split("/")):
             self._refusals.unstorable.append((name, member_name(key, extension)))

@@ -84,6 +84,12 @@ def test_dots_of_names_can_be_escaped():
     }
 
 
+def test_escaping_under_the_first_dot_rule_lets_no_dots_into_extensions():
+    with pytest.raises(SourceError, match=r"key Track 2\n(?s:.*)--key-rule last-dot --dotted-names escape"):
+        grouped("Track 2.0 (Clean).mp3", dotted="escape")
+    assert grouped("a.b/50%.jpg", dotted="escape") == {"a.b/50%25": {"jpg": "a.b/50%.jpg"}}
+
+
 def test_pattern_splits_names():
     assert grouped("s1_img.png", "s1_mask.png", key_rule=r"regex:(?P<key>.+)_(?P<extension>img|mask)\.png") == {
         "s1": {"img": "s1_img.png", "mask": "s1_mask.png"}

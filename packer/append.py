@@ -152,8 +152,18 @@ def extend_manifest(base: Manifest, new: Manifest | None, *, options: Mapping[st
         splits=tuple(split for _, split in sorted(splits.items())),
         classes=new.classes or base.classes,
         packer={**new.packer, "options": options},
-        source=new.source,
+        source=_extend_source(base.source, new.source),
     )
+
+
+def _extend_source(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The source as it is now, with the files of the base counted too: it still holds them."""
+    source = dict(new)
+    for name in ("num_files", "size_bytes"):
+        before, added = old.get(name), new.get(name)
+        if isinstance(before, int) and isinstance(added, int):
+            source[name] = before + added
+    return source
 
 
 def _extend_split(old: SplitEntry, new: SplitEntry) -> SplitEntry:

@@ -47,6 +47,8 @@ def test_new_samples_become_new_shards_and_old_ones_are_shared(source, tmp_path,
     assert code == 0, error
     assert result["num_samples"] == 120 + 40
     first, second = read_manifest(old), read_manifest(new)
+    assert result["num_files"] == second.source["num_files"] == len(many_files) + len(NEW)
+    assert second.source["size_bytes"] == sum(map(len, [*many_files.values(), *NEW.values()]))
     assert first.dataset_id != second.dataset_id == result["dataset_id"]
     for split in first.splits:
         assert second.split(split.name).shards[: len(split.shards)] == split.shards

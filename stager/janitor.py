@@ -19,6 +19,7 @@ from stager.metrics import Metric, MetricKind, Sample, counter, gauge, render_me
 from stager.reclaim import clean, hold_gc_lock
 from stager.scrub import Scrubber, ScrubTotals
 from stager.space import CacheUsage, CleaningReport, evictable_bytes, free_for_cache
+from stager.stager_metrics import StagerMetrics
 from stager.usage import observe_usage
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class JanitorState:
     last_pass_at: float = 0.0
     """Seconds since 1970."""
     scrubbed: ScrubTotals = field(default_factory=ScrubTotals)
+    stagers: tuple[Metric, ...] = ()
+    """What the stagers of the cache said of themselves at the last pass."""
 
     def add(self, report: CleaningReport) -> None:
         """Count a pass."""
@@ -70,6 +73,7 @@ class JanitorState:
         yield counter("shardferry_cache_damaged_files_total", "Found damaged by scrubbing.", self.scrubbed.num_bad)
         if self.usage is not None:
             yield from _usage_metrics(self.usage, self.limits)
+        yield from self.stagers
 
 
 def _usage_metrics(usage: CacheUsage, limits: SpaceLimits) -> Iterable[Metric]:
@@ -111,6 +115,7 @@ class Janitor:
         self._interval_seconds = interval_seconds
         self._stop = stop
         self._clock = clock
+        self._stager_metrics = StagerMetrics(layout)
         self._seen_alive_at = time.monotonic()
 
     @property
@@ -142,6 +147,7 @@ class Janitor:
             with hold_gc_lock(self._layout):
                 report = clean(self._layout, limits)
             self.state.usage, self.state.limits = observe_usage(self._layout), limits
+            self.state.stagers = self._stager_metrics.collect()
         except (OSError, StageError) as error:
             self.state.num_failures += 1
             logger.error("pass failed", extra={"reason": str(error)})  # noqa: TRY400 (a traceback tells nothing here)

@@ -13,6 +13,7 @@ import pytest
 
 from shards.cache import CacheLayout
 from stager.scrub import Scrubber
+from stager.stage_metrics import short_id
 from stager.verify import Verify
 
 MIB = 1024 * 1024
@@ -272,6 +273,8 @@ def test_the_janitor_deletes_what_is_over_and_ends_cleanly(
     wait_until(lambda: not gone.staged_in(cache).exists())
     wait_until(lambda: janitor.value('shardferry_cache_evicted_bytes_total{reason="delete"}') >= 200_000)
     wait_until(lambda: janitor.value("shardferry_cache_scrubbed_bytes_total") >= 100_000)
+    fetched = f'shardferry_stage_bytes_total{{dataset="{short_id(gone.manifest.dataset_id)}",origin="source"}}'
+    assert janitor.value(fetched) >= 100_000
     assert janitor.get("/livez") == "alive\n"
     code, err = janitor.stop()
     assert code == 0, err

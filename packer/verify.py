@@ -74,7 +74,11 @@ class FaultsFoundError(IntegrityError):
     def __init__(self, report: VerifyReport) -> None:
         self.report = report
         lines = "\n".join(f"  {fault}" for fault in report.faults)
-        what, advice = "is damaged", "copy the named shards again from a good place, or pack the dataset again"
+        what = "is damaged"
+        advice = (
+            "copy the named shards again from a good place, or pack them again: "
+            "pack build replaces those that are gone, with --overwrite all"
+        )
         if report.comparison is not None:
             what = f"is not what {printable(report.comparison.source)} holds"
             advice = "pack the source again, or see which of the two is right"

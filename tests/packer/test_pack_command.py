@@ -99,7 +99,8 @@ def test_inspect_and_cat(pack, make_tree, tmp_path):
 
 def test_damage_is_exit_65_with_a_list(pack, make_tree, tmp_path):
     out = tmp_path / "out"
-    assert pack("build", make_tree({"a.jpg": bytes(1000)}), str(out)).returncode == 0
+    source = make_tree({"a.jpg": bytes(1000)})
+    assert pack("build", source, str(out)).returncode == 0
     shard = out / "train-000000.tar"
     shard.chmod(0o644)
     with open(shard, "r+b") as file:
@@ -109,6 +110,10 @@ def test_damage_is_exit_65_with_a_list(pack, make_tree, tmp_path):
     assert done.returncode == 65
     assert "digest mismatch in train-000000.tar block 0 (byte offset 0): expected blake3:" in done.stderr
     assert json.loads(pack("verify", str(out), "--json").stdout)["faults"]
+    assert "pack build replaces those that are gone" in done.stderr
+    shard.unlink()
+    assert pack("build", source, str(out)).returncode == 0
+    assert pack("verify", str(out), "--deep", "--against", source).returncode == 0
 
 
 REFUSALS = [

@@ -234,7 +234,7 @@ def test_damaged_saved_plan_is_refused(config):
     for damaged in (b"", path.read_bytes()[:100], path.read_bytes().replace(b"train-000000", b"train-000009")):
         path.chmod(0o644)
         path.write_bytes(damaged)
-        with pytest.raises(PlanMismatchError, match=r"saved plan .* is damaged"):
+        with pytest.raises(PlanMismatchError, match=r"saved plan .* cannot be used"):
             run(config)
     assert run(replace(config, overwrite=True)).is_new
 
@@ -357,7 +357,7 @@ def test_source_without_files_is_refused_before_anything_is_written(config, tmp_
 
 def test_destination_that_is_a_file_is_refused(config):
     Path(config.destination).write_bytes(b"mine")
-    with pytest.raises(DestinationError, match="is a file"):
+    with pytest.raises(DestinationError, match="is no directory"):
         run(config)
 
 

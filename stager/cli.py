@@ -23,7 +23,7 @@ def cli() -> None:
       stage run /mnt/nfs/imagenet --cache-dir /nvme/cache            before training
       stage serve /mnt/nfs/imagenet --cache-dir /nvme/cache          while training starts
       stage wait --cache-dir /nvme/cache --min-shards 8              until it may start
-      stage hold /data/current --cache-dir /nvme/cache -- python train.py
+      stage hold --cache-dir /nvme/cache /data/current -- python train.py
       stage status --cache-dir /nvme/cache
     """  # noqa: D301 (click reads the backspace)
 

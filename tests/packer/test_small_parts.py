@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packer.saved import read_sources, write_sources
 from packer.sources.files import SourceFiles
 from packer.stop import StopFlag
-from shards.cpus import parse_cpu_max, usable_cpus
+from shards.cpus import cgroup_quota, parse_cpu_max, usable_cpus
 from shards.errors import StoppedError
 
 
@@ -21,6 +21,38 @@ from shards.errors import StoppedError
 )
 def test_cpu_quota_is_understood(text, cpus):
     assert parse_cpu_max(text) == cpus
+
+
+V1 = "4:memory:/elsewhere\n2:cpu,cpuacct:/slurm/job7\n0::/\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "cpus"),
+    [
+        ("0::/\n", {}, None),
+        ("0::/\n", {"cpu.max": "150000 100000"}, 1.5),
+        ("0::/pod/main\n", {"pod/main/cpu.max": "max 100000", "pod/cpu.max": "200000 100000"}, 2.0),
+        ("0::/pod/main\n", {"pod/main/cpu.max": "100000 100000", "pod/cpu.max": "200000 100000"}, 1.0),
+        ("0::/pod2/main\n", {"pod/cpu.max": "200000 100000"}, None),
+        ("0::/../other\n", {"cpu.max": "300000 100000"}, 3.0),
+        (V1, {"cpu/slurm/job7/cpu.cfs": "400000 100000", "cpu/cpu.cfs": "-1 100000"}, 4.0),
+        (V1, {"cpu,cpuacct/slurm/cpu.cfs": "250000 100000"}, 2.5),
+        (V1, {"cpu/cpu.cfs": "50000 100000"}, 0.5),  # in a container, where the host's name of the group is not there
+        (V1, {"cpu/other/cpu.cfs": "100000 100000", "memory/cpu.cfs": "100000 100000"}, None),
+        ("1:cpuset:/\n", {"cpu/cpu.cfs": "100000 100000"}, None),
+        ("", {}, None),
+    ],
+)
+def test_quota_is_the_tightest_of_the_groups_of_this_process(tmp_path, groups, limits, cpus):
+    for name, text in limits.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("cpu.max"):
+            path.write_text(f"{text}\n")
+            continue
+        for part, value in zip(("quota", "period"), text.split(), strict=True):
+            path.with_name(f"cpu.cfs_{part}_us").write_text(f"{value}\n")
+    assert cgroup_quota(groups, str(tmp_path)) == cpus
 
 
 def test_usable_cpus_are_at_least_one_and_at_most_the_affinity():

@@ -192,7 +192,8 @@ def _refusal(limits: SpaceLimits, dataset: DatasetDirectory, usage: CacheUsage, 
     foreign = [item for item in others if not item.is_self_made]
     if foreign:
         facts.append(f"{len(foreign)} datasets were not made by the stager and are never evicted")
-    facts.append("wait until they are released, raise the limits, stage less, or give another --cache-dir")
+    wait = "wait until they are released, " if held or young or usage.promised_bytes else ""
+    facts.append(f"{wait}raise the limits, stage less, or give another --cache-dir")
     return NoSpaceError(
         dataset.path,
         need.num_bytes,

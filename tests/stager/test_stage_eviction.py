@@ -74,8 +74,12 @@ def test_leased_and_young_datasets_refuse_instead_and_say_who_holds_what(publish
     ended = stage("run", second.path, *options, "--quota", "4MiB")
     assert ended.code == 79
     assert "1 unused datasets are kept for 10" in ended.message
+    assert "wait until they are released" in ended.message
     assert first.is_staged(cache)
     assert list(second.staged_in(cache).rglob("*.tar*")) == []
+    ended = stage("run", second.path, "--cache-dir", cache.parent / "empty", "--quota", "2MiB")
+    assert ended.code == 79
+    assert "wait until" not in ended.message
     assert stage("run", second.path, *options, "--quota", "4MiB", "--min-idle", "0s").code == 0
     assert not first.staged_in(cache).exists()
 

@@ -1,12 +1,14 @@
 """The rows of a table, whatever its format: CSV, TSV, JSON lines or Parquet. All columns, with types.
 
 JSON lines and Parquet say what type a value has. CSV does not: a column is taken for whole numbers when all its values
-are such in their usual form (so ``007`` stays text), for numbers when all are, for truth values when all are ``true``
-or ``false``; and an empty field in such a column is a missing value.
+are such in their usual form and fit into 64 bits (so ``007`` stays text), for numbers when all are and a float holds
+them (whole ones exactly), for truth values when all are ``true`` or ``false``; and an empty field in such a column is a
+missing value.
 """
 
 import csv
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +20,8 @@ import pyarrow.parquet as pq
 from packer.sources.persist import explain_errno, persist
 from shards.errors import FormatError, SourceError, list_offenders, printable
 
-_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
+_WHOLE_DIGITS = 20
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _FIELD_BYTES = 64 * 1024 * 1024
 
@@ -95,7 +98,7 @@ def _read_jsonl(path: str) -> Table:
 
 
 def _parse_object(line: str) -> dict[str, object]:
-    row = json.loads(line, parse_constant=_refuse_constant)
+    row = json.loads(line, parse_constant=_refuse_constant, parse_float=_parse_finite)
     if not isinstance(row, dict):
         raise ValueError("no JSON object")  # noqa: TRY004 (the same fault for the user)
     return row
@@ -103,6 +106,13 @@ def _parse_object(line: str) -> dict[str, object]:
 
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON; write null")
+
+
+def _parse_finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is beyond what a number can be; write it as text")
+    return value
 
 
 def _read_csv(path: str, delimiter: str) -> Table:
@@ -134,8 +144,8 @@ def _read_csv(path: str, delimiter: str) -> Table:
 def _typed(column: list[str]) -> list[object]:
     """Give a column the type that all its values have."""
     kinds: list[tuple[Callable[[str], object], Callable[[str], object]]] = [
-        (_WHOLE.fullmatch, int),
-        (_NUMBER.fullmatch, float),
+        (_is_whole, int),
+        (_is_number, float),
         ({"true": True, "false": True, "True": True, "False": True}.get, lambda text: text.lower() == "true"),
     ]
     filled = [text for text in column if text]
@@ -143,6 +153,18 @@ def _typed(column: list[str]) -> list[object]:
         if filled and all(map(is_kind, filled)):
             return [convert(text) if text else None for text in column]
     return list(column)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a field is a whole number that 64 bits hold, with or without a sign."""
+    return len(text) <= _WHOLE_DIGITS and _WHOLE.fullmatch(text) is not None and -(2**63) <= int(text) < 2**64
+
+
+def _is_number(text: str) -> bool:
+    """Whether a field is a number that a float holds: none beyond it, and no identifier whose digits it would round."""
+    if _NUMBER.fullmatch(text) is None or not math.isfinite(float(text)):
+        return False
+    return _WHOLE.fullmatch(text) is None or (len(text) <= _WHOLE_DIGITS and abs(int(text)) <= 2**53)
 
 
 def _raise_faults(path: str, faults: list[str], rule: str) -> None:

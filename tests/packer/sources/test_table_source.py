@@ -55,6 +55,33 @@ def test_other_columns_become_json_and_keep_their_types(root, source_of):
     }
 
 
+def test_no_digit_of_a_number_is_lost(root, source_of):
+    path = write(
+        root,
+        "t.csv",
+        "file,id,big,longer,mixed,beyond\n"
+        "a.jpg,1234567890123456789,18446744073709551615,18446744073709551616,9007199254740993,1e999\n"
+        "b.jpg,-9223372036854775808,1,2,0.5,2\n",
+    )
+    rows = {name: json.loads(data) for name, data in inline(scan(source_of(path))).items()}
+    assert rows == {
+        "a.json": {
+            "id": 1234567890123456789,
+            "big": 2**64 - 1,
+            "longer": "18446744073709551616",
+            "mixed": "9007199254740993",
+            "beyond": "1e999",
+        },
+        "b.json": {"id": -(2**63), "big": 1, "longer": "2", "mixed": "0.5", "beyond": "2"},
+    }
+
+
+def test_number_beyond_all_is_a_damaged_line(root, source_of):
+    path = write(root, "t.jsonl", '{"path": "a.jpg", "x": 1e999}\n')
+    with pytest.raises(SourceError, match="line 1: 1e999 is beyond what a number can be"):
+        scan(source_of(path))
+
+
 def test_columns_can_become_members_of_their_own(root, source_of):
     path = write(root, "t.tsv", "path\tlabel\tcaption\ta\tb\na.jpg\t3\tein Käse\t1\t2\n")
     found = scan(source_of(path, columns=(("label", "cls"), ("caption", "txt"))))

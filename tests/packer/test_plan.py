@@ -2,6 +2,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -132,3 +133,23 @@ def test_plan_does_not_depend_on_pythons_hash_seed(plan_of):
         for seed in ("0", "1")
     }
     assert len(outputs) == 1
+
+
+def test_plan_takes_at_most_300_bytes_a_file_while_it_is_made_and_half_of_that_afterwards(plan_of):
+    def memory(num_files):
+        sizes = {
+            f"class{number % 100:03d}/image{number // 2:08d}.{('jpg', 'json')[number % 2]}": 20_000
+            for number in range(num_files)
+        }
+        tracemalloc.start()
+        try:
+            plan = plan_of(sizes, shard_size_bytes=100_000_000)
+            assert plan.num_files == num_files
+            return tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    memory(1000)  # caches are filled once
+    (few_after, few_most), (many_after, many_most) = memory(10_000), memory(110_000)
+    assert (many_most - few_most) / 100_000 < 300
+    assert (many_after - few_after) / 100_000 < 150

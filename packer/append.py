@@ -45,8 +45,13 @@ class Base:
     manifest: Manifest
 
 
-def read_base(config: PackConfig, location: str) -> Base:
+def read_base(config: PackConfig, location: str, source_kind: str) -> Base:
     """Read the dataset that is added to, and check that the options are its own.
+
+    Args:
+        config: what was asked for.
+        location: of the dataset.
+        source_kind: of the source at hand.
 
     Raises:
         NotStagedError: there is none.
@@ -54,9 +59,13 @@ def read_base(config: PackConfig, location: str) -> Base:
     """
     manifest = read_manifest(location)
     recorded = manifest.packer.get("options")
-    if not isinstance(recorded, Mapping) or manifest.source.get("kind") != "tree":
+    if not isinstance(recorded, Mapping):
+        raise PlanMismatchError(f"{printable(location)} was not made by pack build, so nobody knows how to add to it")
+    kind = manifest.source.get("kind")
+    if kind != source_kind:
         raise PlanMismatchError(
-            f"{printable(location)} was not made by pack build from a tree of files, so nobody knows how to add to it"
+            f"{printable(location)} was packed from a source of the kind {printable(str(kind))}, this one is "
+            f"{source_kind}; give the source that it was packed from, with what is new in it"
         )
     if manifest.block_bytes != BLOCK_BYTES:
         raise PlanMismatchError(

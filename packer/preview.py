@@ -91,13 +91,9 @@ def preview_build(config: PackConfig, stop: StopFlag) -> Preview:
     if config.append_to is None:
         plan = plan_shards(content, options, shard_format, stop.check)
         return Preview(plan, found.skips, found.num_directories, source.kind, found.origin)
-    if source.kind != "tree":
-        raise SourceError(
-            "--append-to adds the new files of a tree; pack another kind of source as a dataset of its own"
-        )
     from packer.append import keep_new, read_base, renumber_shards  # noqa: PLC0415 (reads indexes, so loads Arrow)
 
-    base = read_base(config, config.append_to)
+    base = read_base(config, config.append_to, source.kind)
     plan = plan_shards(keep_new(content, base), options, shard_format, stop.check)
     renumbered = renumber_shards(plan, base.manifest)
     return Preview(renumbered, found.skips, found.num_directories, source.kind, found.origin, base)

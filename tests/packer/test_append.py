@@ -1,6 +1,8 @@
+import io
 import json
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -160,3 +162,100 @@ def test_shards_are_copied_and_checked_where_links_cannot_be(source, tmp_path, p
     with pytest.raises(DigestMismatchError):
         share_shards(str(damaged), f"{url}2", manifest, lambda: None)
     assert path.name not in ObjectStore(f"{url}2").list_names()
+
+
+def write_csv(where, names):
+    lines = [f"{name}.jpg,{number}" for number, name in enumerate(names)]
+    (where / "table.csv").write_text("\n".join(["path,cls", *lines]) + "\n")
+    for name in names:
+        path = where / f"{name}.jpg"
+        if not path.exists():
+            path.write_bytes(name.encode() * 50)
+    return where / "table.csv"
+
+
+def write_parquet(where, names):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for start in range(0, len(names), 10):
+        some = names[start : start + 10]
+        path = where / f"part-{start:04d}.parquet"
+        if not path.exists():
+            pq.write_table(pa.table({"id": some, "jpg": [name.encode() * 50 for name in some]}), path)
+    return where
+
+
+def write_tars(where, names):
+    for start in range(0, len(names), 10):
+        path = where / f"part-{start:04d}.tar"
+        if not path.exists():
+            with tarfile.open(path, "w") as archive:
+                for name in names[start : start + 10]:
+                    info = tarfile.TarInfo(f"{name}.jpg")
+                    info.size = len(name) * 50
+                    archive.addfile(info, io.BytesIO(name.encode() * 50))
+    return where
+
+
+@pytest.mark.parametrize(
+    ("write", "options"),
+    [
+        (write_csv, ()),
+        (write_parquet, ("--source-kind", "inline", "--key-column", "id", "--column", "jpg=jpg")),
+        (write_tars, ("--source-kind", "archive")),
+    ],
+)
+def test_every_kind_of_source_can_grow(tmp_path, pack_here, write, options):
+    where = tmp_path / "source"
+    where.mkdir()
+    names = [f"k{number:03d}" for number in range(60)]
+    code, result, error = build(pack_here, write(where, names[:40]), tmp_path / "old", *options)
+    assert code == 0, error
+    source = write(where, names)
+    code, result, error = build(pack_here, source, tmp_path / "new", *options, "--append-to", str(tmp_path / "old"))
+    assert code == 0, error
+    assert result["num_samples"] == 60
+    old, new = read_manifest(tmp_path / "old"), read_manifest(tmp_path / "new")
+    assert new.split("train").shards[: len(old.split("train").shards)] == old.split("train").shards
+    done = pack_here("verify", str(tmp_path / "new"), "--deep", "--quiet")
+    assert done.returncode == 0, done.stderr
+    listed = pack_here("ls", str(tmp_path / "new"))
+    assert all(name in listed.stdout for name in names)
+
+
+def test_objects_that_were_added_are_packed_alone(tmp_path, pack, s3, s3_environment):
+    client, bucket = s3
+
+    def put(numbers):
+        for number in numbers:
+            client.put_object(Bucket=bucket, Key=f"raw/k{number:03d}.jpg", Body=b"%d" % number * 99)
+
+    def build_there(name, *options):
+        return pack(
+            "build", f"s3://{bucket}/raw", str(tmp_path / name), "--quiet", "--json", *options, env=s3_environment
+        )
+
+    put(range(20))
+    assert build_there("old").returncode == 0
+    put(range(20, 27))
+    done = build_there("new", "--append-to", str(tmp_path / "old"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["num_samples"] == 27
+    old, new = read_manifest(tmp_path / "old"), read_manifest(tmp_path / "new")
+    assert new.split("train").shards[0] == old.split("train").shards[0]
+    assert new.split("train").shards[1].num_samples == 7
+    client.put_object(Bucket=bucket, Key="raw/k003.jpg", Body=b"8" * len(b"3" * 99))
+    changed = build_there("newer", "--append-to", str(tmp_path / "new"))
+    assert changed.returncode != 0
+    assert "k003.jpg: was modified since" in changed.stderr
+
+
+def test_another_kind_of_source_is_refused(tmp_path, pack_here):
+    where = tmp_path / "source"
+    where.mkdir()
+    table = write_csv(where, ["a", "b"])
+    assert build(pack_here, table, tmp_path / "old")[0] == 0
+    code, _, error = build(pack_here, where, tmp_path / "new", "--append-to", str(tmp_path / "old"))
+    assert code == 73
+    assert "packed from a source of the kind table, this one is tree" in error

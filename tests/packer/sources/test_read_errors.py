@@ -90,6 +90,7 @@ def pack_with_fault(tmp_path):
             *("strace", "-f", "-qq", "-o", str(log), "-P", str(victim)),
             *("-e", f"trace={call}", *(("-e", f"inject={call}:{fault}") if fault else ())),
             *(sys.executable, "-m", "packer", "build", str(source), str(tmp_path / out), "--jobs", "1", "--quiet"),
+            *("--read-threads", "1"),  # which thread reads what is otherwise chosen by time
             *options,
         ]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}  # Arrow's, so that one thread reads all columns

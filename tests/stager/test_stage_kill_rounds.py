@@ -1,4 +1,7 @@
-"""Stagers that share a cache are killed again and again: see ``kill_rounds.py``. 500 kills: ``make test-slow ARGS="-k many_kills --kills 20"``."""
+"""Stagers that share a cache are killed again and again: see ``kill_rounds.py``.
+
+All 500 kills: ``make test-slow ARGS="-k many_kills --kills 20"``.
+"""
 
 import json
 import os

@@ -24,14 +24,14 @@ class S3Upload:
         bucket, key, _ = filesystem.split_path(path)
         self._target = {"Bucket": bucket, "Key": key}
         self._part_bytes = part_bytes
-        self._pieces: list[bytes] = []
+        self._part = bytearray(part_bytes)  # one for all parts; its memory is taken as it is filled
         self._used = 0
         self._parts: list[dict[str, str | int]] = []
         self._upload_id: str = filesystem.call_s3("create_multipart_upload", **self._target)["UploadId"]
 
     def write(self, piece: memoryview) -> None:
         """Append bytes, at most what is missing from the current part."""
-        self._pieces.append(bytes(piece))
+        self._part[self._used : self._used + len(piece)] = piece
         self._used += len(piece)
         if self._used >= self._part_bytes:
             self._send()
@@ -53,8 +53,8 @@ class S3Upload:
 
     def _send(self) -> None:
         number = len(self._parts) + 1
-        body = b"".join(self._pieces)
-        self._pieces.clear()
+        # a whole part is sent from where it lies: a driver makes copies of its own
+        body = self._part if self._used == self._part_bytes else self._part[: self._used]
         answer = self._fs.call_s3(
             "upload_part",
             **self._target,
@@ -73,5 +73,5 @@ def put_object(filesystem: Any, path: str, data: bytes) -> None:
     filesystem.call_s3("put_object", Bucket=bucket, Key=key, Body=data, ContentMD5=_md5(data))
 
 
-def _md5(data: bytes) -> str:
+def _md5(data: bytes | bytearray) -> str:
     return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode("ascii")

@@ -1,7 +1,7 @@
 """Reads packed or staged datasets into training.
 
 Everything here is loaded on first use: ``import loaders`` costs nothing and pulls in neither numpy nor a framework.
-torch and tensorflow are imported by :mod:`loaders.pytorch` and :mod:`loaders.tensorflow` only.
+torch is imported by :mod:`loaders.pytorch` and :mod:`loaders.webdataset`, tensorflow by :mod:`loaders.tensorflow` only.
 """
 
 import importlib

@@ -23,7 +23,7 @@
 :class:`ShardStream`        iterable dataset that goes through the shards one after the other
 ==========================  ===================================================================================
 
-Only this package imports torch.
+Besides this package only :mod:`loaders.webdataset` imports torch.
 """
 
 try:

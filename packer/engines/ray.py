@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -229,18 +229,22 @@ def _make_task(ray: Any) -> Any:
 def _joined(address: str | None, transform: TransformSpec | None) -> Iterator[Any]:
     """Join a cluster, and leave it in the end.
 
+    Ray prints what happens to the cluster's nodes on standard output, whatever it is told. That belongs to the result
+    of the program, so meanwhile standard output is standard error.
+
     Raises:
         UnsupportedEnvironmentError: Ray is not installed, or the cluster runs another version.
         EngineError: there is no cluster, or it does not answer.
     """
     require_cluster(address)
-    with _kept_settings():
-        ray = importlib.import_module("ray")
-        _init(ray, address, transform)
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+    with redirect_stdout(sys.stderr):
+        with _kept_settings():
+            ray = importlib.import_module("ray")
+            _init(ray, address, transform)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
 
 
 @contextmanager

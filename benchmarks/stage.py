@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import tables
 from pairs import Spread
@@ -102,7 +103,7 @@ class Bench:
         self._work = work
         self._num_pairs = num_pairs
         self._shard_bytes = shard_bytes
-        self.rows: list[dict[str, object]] = []
+        self.rows: list[dict[str, Any]] = []
         self.facts: dict[str, object] = {}
 
     def compare(self, peer: Peer, source: str, files: Sequence[str], env: Mapping[str, str]) -> None:
@@ -258,10 +259,10 @@ def markdown(bench: Bench) -> str:
     ]
     for row in bench.rows:
         speedup, cpu = row["speedup"], row["cpu"]
-        reached = "reached" if speedup["median"] >= row["aim"] else "**not reached**"  # type: ignore[index]
+        reached = "reached" if speedup["median"] >= row["aim"] else "**not reached**"
         lines.append(
-            f"| {row['against']} | {statistics.median(row['base_seconds']):.2f} "  # type: ignore[call-overload]
-            f"| {statistics.median(row['ours_seconds']):.2f} | {_spread(speedup)} "  # type: ignore[call-overload]
+            f"| {row['against']} | {statistics.median(row['base_seconds']):.2f} "
+            f"| {statistics.median(row['ours_seconds']):.2f} | {_spread(speedup)} "
             f"| {row['aim']:g} {tables.TIMES} {reached} | {_spread(cpu)} |"
         )
     lines += ["", *(f"- {name}: {value:.4g}" for name, value in bench.facts.items())]

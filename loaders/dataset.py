@@ -280,6 +280,24 @@ def _open_foreign(
     return Dataset(reader, range(len(reader)), info)
 
 
+def opened_dataset(
+    dataset: Dataset | Source,
+    *,
+    split: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> Dataset:
+    """Give a dataset that is open already, or open one.
+
+    Raises:
+        ValueError: a split or cache directory was given with an open dataset.
+    """
+    if not isinstance(dataset, Dataset):
+        return open_dataset(dataset, split=split, cache_dir=cache_dir)
+    if split is not None or cache_dir is not None:
+        raise ValueError("an open dataset has its split and directory already; pass only one of both")
+    return dataset
+
+
 def read_manifest(place: DatasetPlace) -> Manifest:
     """Read and validate a dataset's manifest.
 

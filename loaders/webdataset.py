@@ -24,7 +24,7 @@ from typing import Any
 
 import torch.utils.data
 
-from loaders.dataset import Dataset, open_dataset
+from loaders.dataset import Dataset, opened_dataset
 from loaders.foreign.find import Source
 from loaders.order import Topology, Uneven
 from loaders.pytorch.dataset import ShardDataset
@@ -72,7 +72,7 @@ def sample_source(
         rank: of this process, when neither ``torch.distributed`` nor the environment says it.
         world_size: goes with the rank.
     """
-    opened = _open(dataset, split, cache_dir)
+    opened = opened_dataset(dataset, split=split, cache_dir=cache_dir)
     sampler = ShardSampler(
         opened,
         shuffle=shuffle,
@@ -111,7 +111,7 @@ class ShardSource(torch.utils.data.IterableDataset[dict[str, str]]):
         Raises:
             LoadError: the shards are no tar files, or the dataset is only a part of its shards.
         """
-        self.dataset = _open(dataset, split, cache_dir)
+        self.dataset = opened_dataset(dataset, split=split, cache_dir=cache_dir)
         if not self.dataset.is_whole_split:
             raise LoadError("webdataset reads whole shards; give the whole split, or use sample_source for a part")
         if find_format(self.dataset.info.shard_format, where=self.dataset.info.directory).has_example_records:
@@ -149,11 +149,3 @@ class ShardSource(torch.utils.data.IterableDataset[dict[str, str]]):
 def _reader(topology: Topology, worker: int) -> int:
     """Number of a reader among all: the ranks first, so that each rank's first worker has as much as any other's."""
     return worker * topology.world_size + topology.rank
-
-
-def _open(dataset: Dataset | Source, split: str | None, cache_dir: str | os.PathLike[str] | None) -> Dataset:
-    if not isinstance(dataset, Dataset):
-        return open_dataset(dataset, split=split, cache_dir=cache_dir)
-    if split is not None or cache_dir is not None:
-        raise ValueError("an open dataset has its split and directory already; pass only one of both")
-    return dataset

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import torch.utils.data
 
-from loaders.dataset import Dataset, open_dataset
+from loaders.dataset import Dataset, opened_dataset
 from loaders.foreign.find import Source
 from loaders.metered import ReadMeter, metered_samples
 from loaders.sample import Sample, sample_to_dict
@@ -48,12 +48,7 @@ class ShardDataset(torch.utils.data.Dataset[Item], Generic[Item]):
         Raises:
             ValueError: a split or cache directory was given with an open dataset.
         """
-        if isinstance(dataset, Dataset):
-            if split is not None or cache_dir is not None:
-                raise ValueError("an open dataset has its split and directory already; pass only one of both")
-            self.dataset = dataset
-        else:
-            self.dataset = open_dataset(dataset, split=split, cache_dir=cache_dir)
+        self.dataset = opened_dataset(dataset, split=split, cache_dir=cache_dir)
         self.transform = transform if transform is not None else cast("Callable[[Sample], Item]", sample_to_dict)
 
     def __len__(self) -> int:
